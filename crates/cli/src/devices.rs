@@ -2,6 +2,7 @@
 //! and what it is, or why it cannot be opened.
 
 use crate::{Outcome, json_line};
+use monoglot::Device;
 use monoglot::compiler::device;
 use serde::Serialize;
 use std::io::Write;
@@ -26,7 +27,15 @@ struct Record<'a> {
 /// List the devices.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let default = device::Config::current();
-    for d in device::list() {
+    let all = device::list();
+    if !all.iter().any(|d| d.name == default.device_name()) {
+        // One by its parts, or none that there is.
+        device::open(Device::new(default.device_name()))?;
+        if !args.json {
+            writeln!(out, "* {}", default.device_name())?;
+        }
+    }
+    for d in all {
         let record = Record {
             name: d.name,
             about: &d.about,

@@ -207,6 +207,14 @@ fn inputs(args: &Args, program: &Program) -> Result<Vec<Input>, Failure> {
             let message = format!("the program takes no {name:?}; it takes{}", takes());
             return Err(Failure::Told(message));
         }
+        if value.is_empty() {
+            let message = format!("--input {text}: it names no file and no number");
+            return Err(Failure::Told(message));
+        }
+        if given.iter().any(|(known, _)| *known == name) {
+            let message = format!("--input {name}= is given twice");
+            return Err(Failure::Told(message));
+        }
         given.push((name, value));
     }
     if let Some(seed) = args.random {
@@ -215,7 +223,7 @@ fn inputs(args: &Args, program: &Program) -> Result<Vec<Input>, Failure> {
     let mut out = Vec::with_capacity(program.inputs().len());
     let mut missing: Vec<&str> = Vec::new();
     for port in program.inputs() {
-        let value = given.iter().rev().find(|(name, _)| *name == port.name());
+        let value = given.iter().find(|(name, _)| *name == port.name());
         match value {
             Some((_, value)) => out.push(one(port, value)?),
             None if args.random.is_some() => out.push(random(port)?),

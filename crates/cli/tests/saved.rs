@@ -60,6 +60,11 @@ fn what_is_missing_is_told_with_how_to_give_it() -> Result<()> {
     }
     let (ok, _, told) = monoglot(&place.0, &["program", "--input", "z=1"]);
     assert!(!ok && told.contains("takes no \"z\""), "{told}");
+    for [input, what] in [["x=1", "given twice"], ["x=", "no file"]] {
+        let args = ["program", "--input", "x=2", "--input", input];
+        let (ok, _, told) = monoglot(&place.0, &args);
+        assert!(!ok && told.contains(what), "{told}");
+    }
     let (ok, _, told) = monoglot(&place.0, &["nowhere"]);
     assert!(!ok && told.contains("no such folder"), "{told}");
     assert!(!told.contains(".rs:"), "a line of ours: {told}");

@@ -79,7 +79,8 @@ fn named(bytes: &[u8], name: &str, asked: Option<&str>) -> Result<Array, String>
         (None, [one]) if asked.is_none() => one,
         (None, []) => return Err("has no array".into()),
         (None, _) => {
-            let names: Vec<&str> = all.iter().map(|(n, _)| &**n).collect();
+            let mut names: Vec<&str> = all.iter().map(|(n, _)| &**n).collect();
+            names.sort_unstable();
             return Err(format!(
                 "has no {wanted:?}; it has {}, of which one is named by FILE#NAME",
                 names.join(", ")
