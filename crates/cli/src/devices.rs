@@ -27,15 +27,8 @@ struct Record<'a> {
 /// List the devices.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let default = device::Config::current();
-    let all = device::list();
-    if !all.iter().any(|d| d.name == default.device_name()) {
-        // One by its parts, or none that there is.
-        device::open(Device::new(default.device_name()))?;
-        if !args.json {
-            writeln!(out, "* {}", default.device_name())?;
-        }
-    }
-    for d in all {
+    let mut listed = false;
+    for d in device::list() {
         let record = Record {
             name: d.name,
             about: &d.about,
@@ -43,6 +36,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             missing: d.missing.as_deref(),
             default: d.name == default.device_name(),
         };
+        listed |= record.default;
         if args.json {
             json_line(out, &record)?;
             continue;
@@ -53,6 +47,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             .as_ref()
             .map_or(d.about.clone(), |why| format!("not available: {why}"));
         writeln!(out, "{}", wrapped(&format!("{mark} {:<11}", d.name), &text))?;
+    }
+    if !listed {
+        // One by its parts, or none that there is.
+        device::open(Device::new(default.device_name()))?;
+        if !args.json {
+            writeln!(out, "* {}", default.device_name())?;
+        }
     }
     if !args.json {
         writeln!(out, "* is the default; DEV=NAME chooses another")?;

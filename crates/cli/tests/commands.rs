@@ -52,6 +52,29 @@ fn devices_are_listed_within_80_columns() {
     );
 }
 
+/// The list is there for whoever has mistyped a name, too.
+#[test]
+fn a_device_that_is_none_is_told_behind_the_others() {
+    let on = |name: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_monoglot"));
+        let output = command.arg("devices").env("DEV", name).output();
+        let output = output.expect("it starts");
+        let text = [&output.stdout[..], &output.stderr].concat();
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&text).into_owned(),
+        )
+    };
+    let (ok, text) = on("NOPE");
+    assert!(!ok && text.contains("INTERP:GPU  "), "{text}");
+    assert!(
+        text.contains("error: device NOPE: there is no such device"),
+        "{text}"
+    );
+    let (ok, text) = on("INTERP");
+    assert!(ok && text.contains("* INTERP "), "{text}");
+}
+
 #[test]
 fn compile_tells_every_stage() {
     let out = stdout("compile --model minilm --layers 1 --json");

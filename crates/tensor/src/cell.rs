@@ -46,7 +46,7 @@ impl Held {
         }
     }
 
-    /// The value in storage, unless another thread assigned another one meanwhile: it is what it was, or where that is.
+    /// The value in storage, unless another thread assigned another one meanwhile: there is what was there, or where that is.
     pub(crate) fn realized(&mut self, old: &UOp, new: UOp) {
         let stays = |now: &UOp| now == old || old.realized().as_ref() == Some(now);
         if self.value.as_ref().is_ok_and(stays) {

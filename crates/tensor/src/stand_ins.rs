@@ -4,7 +4,8 @@
 //! Traces of functions on one thread that stand as deep in others have the same stand-ins, one after the other. So
 //! what the blocks of a network compute is one expression, which the second block finds and the first one makes,
 //! and its body is made once. Invariant: within a trace no two inputs have one stand-in; none has storage, and
-//! no expression that is kept here reads anything that has.
+//! no expression that is kept here reads anything that has. Tensors that leave a trace past what it gives keep being
+//! that trace's; a raw node that does means what the next trace's input of that number is.
 
 use monoglot_engine as engine;
 use monoglot_uop::function::{Abstraction, abstracted};
