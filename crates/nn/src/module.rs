@@ -43,11 +43,14 @@ pub trait Module {
     /// Call `see` with the name and every part of this module; names begin with `path`.
     fn visit(&self, path: &str, see: &mut dyn FnMut(&str, Part));
 
-    /// The tensors that are learned.
+    /// The tensors that are learned, each once: clones of one tensor in several layers (tied weights) are one
+    /// parameter, at its first place.
     fn parameters(&self) -> Vec<Tensor> {
-        let mut out = Vec::new();
+        let mut out: Vec<Tensor> = Vec::new();
         self.visit("", &mut |_, part| {
-            if let Part::Parameter(t) = part {
+            if let Part::Parameter(t) = part
+                && !out.iter().any(|known| known.is_clone_of(t))
+            {
                 out.push(t.clone());
             }
         });
@@ -65,7 +68,7 @@ pub trait Module {
         out
     }
 
-    /// Parameters and buffers with their names, such as `blocks.0.conv.weight`.
+    /// Parameters and buffers with their names, such as `blocks.0.conv.weight`; a tied one with each of its names.
     fn named(&self) -> Vec<(String, Tensor)> {
         let mut out = Vec::new();
         self.visit("", &mut |name, part| match part {

@@ -333,3 +333,27 @@ fn a_network_is_held_in_another_dtype() -> Result<()> {
     assert_eq!(found.shape()?, [32, 64]);
     Ok(())
 }
+
+#[test]
+fn tied_weights_are_one_parameter() -> Result<()> {
+    let embedding = Embedding::new(3, 2);
+    let weight = Tensor::new(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [3, 2]);
+    embedding.weight.rebind(&weight.parameter());
+    let mut head = Linear::new(2, 3).without_bias();
+    head.weight = embedding.weight.clone();
+    let net = (embedding, head);
+    assert_eq!(net.parameters().len(), 1);
+    assert_eq!(net.parameter_count()?, 6);
+    let names: Vec<String> = net.named().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["0.weight", "1.weight"]);
+    // Of w₀·(w₀ + w₁ + w₂): w₀ has 2·w₀ + w₁ + w₂, the others have w₀.
+    let optimizer = Sgd::new(&net, 0.5);
+    for _ in 0..2 {
+        let x = net.0.forward(&Tensor::new(&[0i64], [1]));
+        optimizer.step(&net.1.forward(&x).sum(.., false))?;
+    }
+    // First (10, 14), (1, 2); then w = (-4, -5), (2.5, 3), (4.5, 5) has (-1, -2), (-4, -5).
+    let want = [-3.5, -4.0, 4.5, 5.5, 6.5, 7.5];
+    close(&net.1.weight.to_vec::<f32>()?, &want);
+    Ok(())
+}

@@ -350,6 +350,11 @@ impl Tensor {
         Tensor::cell(Ok(value), view)
     }
 
+    /// Whether the two are clones of one tensor: what is assigned to one is the other's value too.
+    pub fn is_clone_of(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// What this tensor is a view of, if anybody has that still, and how.
     pub(crate) fn viewed(&self) -> Option<(Option<Tensor>, &UOp)> {
         self.0
