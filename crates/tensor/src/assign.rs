@@ -14,8 +14,8 @@ use std::panic::Location;
 
 impl Tensor {
     /// Replace the value, for all clones; of a view, replace what it views. The value broadcasts and is
-    /// cast. Where it does not fit, this tensor carries the error from now on. The result is this
-    /// tensor.
+    /// cast. Where it does not fit, or there is no such view, this tensor and what it views carry the
+    /// error from now on. The result is this tensor.
     #[track_caller]
     pub fn assign(&self, value: impl Into<Operand>) -> Tensor {
         let line = Location::caller();
@@ -44,10 +44,10 @@ impl Tensor {
 
     /// This tensor's new expression; where it is a view, its base has its own from now on too.
     fn replaced_by(&self, value: &UOp) -> Result<UOp> {
+        let old = self.uop()?;
         let viewed = self.viewed();
         let hole = viewed.as_ref().map(|(_, to)| hole(to)).transpose()?;
         let (Some((Some(base), to)), Some(hole)) = (viewed, hole) else {
-            let old = self.uop()?;
             return Ok(replaced(&old, &fitted(value, &old)?));
         };
         let of = |base: &UOp| to.substitute(&[(hole.clone(), base.clone())].into_iter().collect());

@@ -30,7 +30,8 @@ pub(crate) struct Held {
 }
 
 /// How a view comes from its base, neither of whose values it holds: the base's cell, as long as
-/// somebody has it, and movement ops over a PARAM that stands for its value.
+/// somebody has it, and movement ops over a PARAM that stands for its value. Of an error, what the part that is
+/// not there would be a part of.
 pub(crate) struct View {
     pub(crate) base: Weak<Cell>,
     pub(crate) to: UOp,

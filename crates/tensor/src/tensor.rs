@@ -333,21 +333,25 @@ impl Tensor {
         Tensor::wrap(us.and_then(|us| here(common_device("operation", &us).and_then(|_| f(&us)))))
     }
 
-    /// As `map` for movement: the result remembers what it views.
+    /// As `map` for movement: the result remembers what it views, also where it is an error.
     #[track_caller]
     pub(crate) fn view(&self, f: impl Fn(&UOp) -> Result<UOp>) -> Tensor {
-        let value = self.uop().and_then(|u| Ok((here(f(&u))?, u)));
-        let (value, u) = tri!(value);
+        let own = self.uop();
         // A view of a view is a view of the first base, through both.
-        let (base, from) = match self.viewed() {
-            Some((Some(base), to)) => (Arc::downgrade(&base.0), to.clone()),
-            _ => (
+        let (base, from) = match (self.viewed(), &own) {
+            (Some((Some(base), to)), _) => (Arc::downgrade(&base.0), to.clone()),
+            (_, Ok(u)) => (
                 Arc::downgrade(&self.0),
                 UOp::param(0, u.shape(), u.dtype(), u.device()),
             ),
+            (_, Err(e)) => return Tensor::failed(e.clone()),
         };
-        let view = f(&from).ok().map(|to| View { base, to });
-        Tensor::cell(Ok(value), view)
+        let value = own.and_then(|u| here(f(&u)));
+        let to = match value {
+            Ok(_) => f(&from).ok(),
+            Err(_) => Some(from),
+        };
+        Tensor::cell(value, to.map(|to| View { base, to }))
     }
 
     /// Whether the two are clones of one tensor: what is assigned to one is the other's value too.

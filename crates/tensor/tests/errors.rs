@@ -380,6 +380,10 @@ fn places_that_are_not_there_are_not_assigned() {
     let view = whole.narrow(0, 0, 1);
     view.set_at((0, 5), 1.0);
     assert!(whole.to_vec::<f32>().is_err());
+    let all = Tensor::zeros([2, 3]);
+    all.narrow(1, 2, 9).reshape([18]).assign(1.0);
+    let e = all.to_vec::<f32>().unwrap_err();
+    assert!(e.to_string().contains("narrow"), "{e}");
 }
 
 #[test]
