@@ -3,7 +3,7 @@
 //! nothing. Always: it is true exactly where it was.
 
 use super::compare::{complement, difference};
-use super::{int, int_const, key};
+use super::{int, int_const, key, limits};
 use crate::dtype::DType;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
@@ -135,9 +135,13 @@ impl Bound<'_> {
         }
     }
 
+    /// The condition; no number that it is told with lies beyond the dtype.
     fn express(self) -> UOp {
         let c = |v| int_const(v, self.x.dtype());
+        let (min, max) = limits(self.x.dtype());
         match (self.lo, self.hi) {
+            (LEAST, hi) if hi >= max => UOp::bool(true),
+            (lo, GREATEST) if lo <= min => UOp::bool(true),
             (LEAST, hi) => self.x.lt(&c(hi + 1)),
             (lo, GREATEST) => c(lo - 1).lt(self.x),
             (v, _) if self.inside => self.x.eq_(&c(v)),

@@ -79,6 +79,11 @@ fn sets_of_rules_end_and_keep_values() {
     scalar::check_sets(setting("HITS", HITS) * 50, setting("SEED", 1) as u64);
 }
 
+#[test]
+fn conditions_at_the_ends_of_integers_keep_values() {
+    scalar::check_ends(setting("SEED", 1) as u64);
+}
+
 /// What a failing rule is reported with.
 fn report(rule: &Rule, before: &monoglot_uop::UOp, after: &monoglot_uop::UOp, what: &str) -> ! {
     panic!(

@@ -5,7 +5,7 @@ use crate::report;
 use crate::sample::{Bound, Random, expression, gated, instance};
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::rewrite::Rule;
-use monoglot_uop::{DType, Op, Scalar, UOp, fold, rules};
+use monoglot_uop::{DType, Op, Scalar, Shape, UOp, fold, rules};
 use rustc_hash::FxHashMap;
 
 /// Samples a wanted hit.
@@ -65,6 +65,56 @@ pub(crate) fn check_sets(samples: usize, seed: u64) {
                     &again,
                     "changes again what it has simplified",
                 );
+            }
+        }
+    }
+}
+
+/// Two conditions on one integer are what they are also where they are told with its least and greatest values.
+pub(crate) fn check_ends(seed: u64) {
+    let mut r = Random::new(seed << 45);
+    let conditions: [fn(&UOp, &UOp) -> UOp; 6] = [
+        |x, c| x.eq_(c),
+        |x, c| x.ne_(c),
+        |x, c| x.lt(c),
+        |x, c| c.lt(x),
+        |x, c| x.lt(c).unary(Op::Not),
+        |x, c| c.lt(x).unary(Op::Not),
+    ];
+    let ints = [
+        DType::I8,
+        DType::U8,
+        DType::I32,
+        DType::U32,
+        DType::I64,
+        DType::U64,
+    ];
+    for d in ints {
+        let x = UOp::param(0, &Shape::SCALAR, d, None);
+        let numbers = [
+            d.min().to_i128(),
+            d.min().to_i128() + 1,
+            d.max().to_i128() - 1,
+            d.max().to_i128(),
+        ];
+        let numbers = numbers.map(|n| UOp::constant(Scalar::Int(n), d));
+        for (c, e) in numbers
+            .iter()
+            .flat_map(|c| numbers.iter().map(move |e| (c, e)))
+        {
+            for (p, q) in conditions
+                .iter()
+                .flat_map(|p| conditions.iter().map(move |q| (p, q)))
+            {
+                for op in [Op::And, Op::Or] {
+                    let before = p(&x, c).binary(op, &q(&x, e));
+                    let set = rules::symbolic();
+                    let after = set
+                        .rewrite(&before)
+                        .unwrap_or_else(|e| panic!("{e}\n{before}"));
+                    compare(&before, &after, &mut r, i128::MAX)
+                        .unwrap_or_else(|e| failed(set.name, &before, &after, &e));
+                }
             }
         }
     }
