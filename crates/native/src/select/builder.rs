@@ -397,6 +397,15 @@ impl Builder {
         reg
     }
 
+    /// Whether a register is the constant 0, in all bytes.
+    pub(super) fn is_zero(&self, reg: Reg) -> bool {
+        let code = &self.code;
+        match code.regs[reg.0 as usize].again {
+            Some(Again::Pool(k)) => code.pool[k as usize] == [0; 64],
+            _ => false,
+        }
+    }
+
     /// The bits of a lane in every lane of so many bytes.
     pub(super) fn splat_bits(&mut self, bits: u64, lane: usize, width: Width) -> Reg {
         let constant = splat(bits, lane);

@@ -358,7 +358,10 @@ impl<'a> Selector<'a> {
         let width = self.width(shape);
         let moves = |b: &mut Builder| {
             for (&to, &from) in to.iter().zip(&from) {
-                b.put(Do::Move, width, Some(to), &[Operand::Reg(from)]);
+                match b.is_zero(from) {
+                    true => b.put(Do::Zero, width, Some(to), &[]),
+                    false => b.put(Do::Move, width, Some(to), &[Operand::Reg(from)]),
+                }
             }
         };
         match gate {
