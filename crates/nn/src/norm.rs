@@ -59,8 +59,11 @@ impl BatchNorm {
         }
         let (y, mean, var) = x.batch_norm_train(weight, bias, self.eps);
         for (running, batch) in [(&self.running_mean, mean), (&self.running_var, var)] {
-            let moved = running * (1.0 - self.momentum) + batch.detach() * self.momentum;
-            running.assign(&moved);
+            // What was no batch leaves them as they are.
+            if let (Ok(_), Ok(wide)) = (y.dtype(), batch.dtype()) {
+                let moved = running.cast(wide) * (1.0 - self.momentum) + batch * self.momentum;
+                running.assign(&moved);
+            }
         }
         y
     }

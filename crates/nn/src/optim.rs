@@ -49,6 +49,15 @@ impl Trained {
         self.rate.clone()
     }
 
+    /// Each parameter's value and gradient in the dtype of what is kept of its past: in half types the square of a
+    /// gradient, or what a step changes, may be nothing or no number.
+    fn wide(&self, gradients: &[Tensor]) -> Vec<[Tensor; 2]> {
+        let pairs = self.parameters.iter().zip(gradients);
+        pairs
+            .map(|(p, g)| [p, g].map(|t| t.cast(state(p))))
+            .collect()
+    }
+
     /// One buffer of zeros for each parameter.
     fn zeros(&self) -> Vec<Tensor> {
         let zeros = |p: &Tensor| filled(&p.shape().unwrap_or_default(), 0.0, state(p));
@@ -165,10 +174,10 @@ impl Optimizer for Sgd {
 
     fn update(&self, gradients: &[Tensor]) -> Vec<Tensor> {
         let rate = self.trained.rate();
-        for (i, (p, g)) in self.trained.parameters.iter().zip(gradients).enumerate() {
-            let mut g = g.clone();
+        let wide = self.trained.wide(gradients);
+        for (i, (to, [p, mut g])) in self.trained.parameters.iter().zip(wide).enumerate() {
             if self.weight_decay != 0.0 {
-                g = g + p * self.weight_decay;
+                g = g + &p * self.weight_decay;
             }
             if let Some(v) = self.velocity.get(i) {
                 v.assign(&(v * self.momentum + &g));
@@ -178,7 +187,7 @@ impl Optimizer for Sgd {
                     v.clone()
                 };
             }
-            p.assign(&(p - g * &rate));
+            to.assign(&(p - g * &rate));
         }
         self.trained
             .parameters
@@ -256,22 +265,20 @@ impl Optimizer for Adam {
         let root = correction(b2).sqrt();
         let size = &rate * &root / correction(b1);
         let eps = &root * self.eps;
+        let wide = self.trained.wide(gradients).into_iter();
         let state = self.first.iter().zip(&self.second);
-        for ((p, g), (m, v)) in self.trained.parameters.iter().zip(gradients).zip(state) {
-            let coupled = self.weight_decay != 0.0 && !self.decoupled;
-            let g = if coupled {
-                g + p * self.weight_decay
-            } else {
-                g.clone()
-            };
+        for ((to, [p, mut g]), (m, v)) in self.trained.parameters.iter().zip(wide).zip(state) {
+            if self.weight_decay != 0.0 && !self.decoupled {
+                g = g + &p * self.weight_decay;
+            }
             m.assign(&(m * b1 + &g * (1.0 - b1)));
             v.assign(&(v * b2 + &g * &g * (1.0 - b2)));
             let kept = if self.decoupled {
                 p * (1f64 - &rate * self.weight_decay)
             } else {
-                p.clone()
+                p
             };
-            p.assign(&(kept - m * &size / (v.sqrt() + &eps)));
+            to.assign(&(kept - m * &size / (v.sqrt() + &eps)));
         }
         self.steps.assign(t);
         let all = self

@@ -357,3 +357,38 @@ fn tied_weights_are_one_parameter() -> Result<()> {
     close(&net.1.weight.to_vec::<f32>()?, &want);
     Ok(())
 }
+
+#[test]
+fn half_types_are_learned_with_wide_state() -> Result<()> {
+    // Whatever its size, Adam moves against a constant gradient by its rate.
+    for gradient in [1e-4, 1e-2, 1e3] {
+        let net = Weights(Tensor::new(&[1f32], [1]).cast(DType::F16).parameter());
+        let adam = Adam::new(&net, 0.1);
+        for _ in 0..3 {
+            adam.step(&(&net.0 * gradient).sum(.., false))?;
+        }
+        let at = net.0.cast(DType::F32).item::<f32>()?;
+        assert!((at - 0.7).abs() < 2e-3, "{gradient}: {at}");
+    }
+    Ok(())
+}
+
+#[test]
+fn running_variances_are_rounded_once() -> Result<()> {
+    let norm = BatchNorm::new(1);
+    norm.cast(DType::F16)?;
+    let x = Tensor::new(&[300f32, -300.0, 280.0, -290.0], [4, 1]).cast(DType::F16);
+    Tensor::realize_all(&[&norm.forward(&x), &norm.running_var])?;
+    // 0.9 · 1 + 0.1 · 114,158.33; the batch's own is past what f16 holds.
+    assert_eq!(norm.running_var.cast(DType::F32).item::<f32>()?, 11_416.0);
+    Ok(())
+}
+
+#[test]
+fn one_value_is_no_batch() -> Result<()> {
+    let norm = BatchNorm::new(2);
+    let e = norm.forward(&Tensor::ones([1, 2])).realize().unwrap_err();
+    assert!(e.to_string().contains("one value a channel"), "{e}");
+    assert_eq!(norm.running_var.to_vec::<f32>()?, [1.0, 1.0]);
+    Ok(())
+}

@@ -82,12 +82,13 @@ impl Tensor {
         let each = Tensor::map_all(&[self, target], |u| {
             class_losses(op, &u[0], &u[1], smoothing)
         });
-        match reduction {
-            Reduction::Mean => (each.sum(.., false)
-                / target.ne(IGNORED).cast(DType::F32).sum(.., false))
-            .cast(tri!(self.dtype())),
-            _ => each.averaged(reduction),
+        if reduction != Reduction::Mean {
+            return each.averaged(reduction);
         }
+        let d = tri!(self.dtype());
+        // A half type has no place for the sum.
+        let total = each.cast(d.compute_type()).sum(.., false);
+        (total / target.ne(IGNORED).cast(DType::F32).sum(.., false)).cast(d)
     }
 
     /// The mean of squared differences.

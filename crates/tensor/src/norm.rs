@@ -85,7 +85,8 @@ impl Tensor {
     }
 
     /// Over the batch and all axes after the channels (axis 1). Also gives the batch's mean and its
-    /// variance with correction 1, from which running statistics are kept.
+    /// variance with correction 1, from which running statistics are kept: in f32 where `self` is of a half type.
+    /// Of one value a channel there is no such variance: a shape error.
     #[track_caller]
     pub fn batch_norm_train(
         &self,
@@ -93,19 +94,24 @@ impl Tensor {
         bias: Option<&Tensor>,
         eps: f64,
     ) -> (Tensor, Tensor, Tensor) {
-        let x = self.map(|u| match u.shape().len() {
-            n @ 0..2 => Err(Error::shape(
-                "batch_norm",
-                format!("{n} axes; batch and channels are needed"),
-            )),
-            _ => Ok(u.clone()),
+        let x = self.map(|u| {
+            let message = match &u.shape()[..] {
+                [] | [_] => "batch and channels are needed",
+                [n, _, rest @ ..] if Dim::product([n].into_iter().chain(rest)) == Dim::Int(1) => {
+                    "one value a channel has no variance to train by"
+                }
+                _ => return Ok(u.clone()),
+            };
+            let message = format!("shape {}: {message}", u.shape());
+            Err(Error::shape("batch_norm", message))
         });
         let axes: Vec<usize> = (0..x.ndim().unwrap_or(0)).filter(|&a| a != 1).collect();
         let y = x.map(|u| standard(u, &axes, eps));
+        let wide = x.same(|u| u.cast(u.dtype().compute_type()));
         (
             y.per_channel(weight, bias),
-            x.mean(&axes, false).detach(),
-            x.var(&axes, false, 1).detach(),
+            wide.mean(&axes, false).detach(),
+            wide.var(&axes, false, 1).detach(),
         )
     }
 

@@ -153,23 +153,25 @@ impl Tensor {
         if !(0.0..=1.0).contains(&p) {
             return Tensor::failed(Error::argument("dropout", format!("probability {p}")));
         }
+        let dtype = tri!(self.dtype());
+        if !dtype.is_float() {
+            let message = format!("takes floats, not {dtype}");
+            return Tensor::failed(Error::dtype("dropout", message));
+        }
         if p == 0.0 {
             return self.clone();
-        }
-        if p == 1.0 {
-            return self * 0.0;
         }
         let shape = Sizes(tri!(self.dims()).to_vec());
         Tensor::map_all(&[self, &Tensor::rand(shape)], |u| {
             let x = &u[0];
-            if !x.dtype().is_float() {
-                return Err(Error::dtype(
-                    "dropout",
-                    format!("takes floats, not {}", x.dtype()),
-                ));
-            }
-            let kept = u[1].lt(&u[1].like(p));
-            Ok(kept.select(&x.like(0.0), &(x * (1.0 / (1.0 - p)))))
+            let gone = u[1].lt(&u[1].like(p));
+            // Of p = 1 nothing is left to be divided.
+            let kept = if p == 1.0 {
+                x.clone()
+            } else {
+                x * (1.0 / (1.0 - p))
+            };
+            Ok(gone.select(&x.like(0.0), &kept))
         })
     }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{f32s, ints, on_interpreter};
-use monoglot_tensor::{DType, Reduction, Tensor};
+use monoglot_tensor::{DType, PadMode, Reduction, Result, Tensor};
 
 #[test]
 fn functions_are_within_a_few_ulp() {
@@ -466,4 +466,70 @@ fn halves_are_rounded_once() {
             assert_eq!(got, f32s(&want.cast(DType::F32)), "{dtype}, norm {k}");
         }
     }
+}
+
+#[test]
+fn means_of_losses_in_half_types_are_rounded_once() -> Result<()> {
+    on_interpreter();
+    // Their sum is past what f16 holds.
+    let target = Tensor::zeros([40_000]).cast(DType::I32);
+    for (dtype, want) in [(DType::F16, 1.9459), (DType::BF16, 1.9453)] {
+        let x = Tensor::zeros([40_000, 7]).cast(dtype);
+        let losses = [
+            x.cross_entropy(&target, Reduction::Mean, 0.0),
+            x.cross_entropy(&target, Reduction::Mean, 0.1),
+            x.log_softmax(1).nll_loss(&target, Reduction::Mean),
+        ];
+        for loss in losses {
+            assert_eq!(loss.dtype()?, dtype);
+            let loss = loss.cast(DType::F32).item::<f32>()?;
+            assert!((loss - want).abs() < 2e-3, "{dtype}: {loss}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn all_is_dropped_also_what_is_no_number() -> Result<()> {
+    on_interpreter();
+    let x = Tensor::new(&[1f32, f32::INFINITY, f32::NAN], [3]);
+    assert_eq!(x.dropout(1.0).to_vec::<f32>()?, [0.0; 3]);
+    for p in [0.0, 0.5, 1.0] {
+        let e = Tensor::arange(0, 3, 1).dropout(p).check().unwrap_err();
+        assert!(e.to_string().contains("takes floats"), "{e}");
+    }
+    Ok(())
+}
+
+/// Padding with the least number of a dtype is how ids are padded: comparisons with it may not turn round.
+#[test]
+fn what_is_padded_with_the_ends_of_a_dtype_is_sorted() -> Result<()> {
+    on_interpreter();
+    let bytes: Vec<u8> = (0..32 * 8).map(|i| (i * 7919 % 251) as u8).collect();
+    let pads = [
+        (DType::U8, 0.0),
+        (DType::I8, -128.0),
+        (DType::I32, f64::from(i32::MIN)),
+        (DType::I32, f64::from(i32::MAX)),
+    ];
+    for (dtype, pad) in pads {
+        let x = Tensor::new(&bytes, [32, 8]).cast(dtype);
+        let padded = x.pad(&[[2, 1], [2, 2]], PadMode::Constant(pad));
+        let own = padded.contiguous();
+        own.realize()?;
+        for descending in [false, true] {
+            let numbers = |t: &Tensor| t.cast(DType::I64).to_vec::<i64>();
+            assert_eq!(
+                numbers(&padded.sort(0, descending))?,
+                numbers(&own.sort(0, descending))?
+            );
+            assert_eq!(
+                numbers(&padded.argsort(0, descending))?,
+                numbers(&own.argsort(0, descending))?
+            );
+            let top = |t: &Tensor| numbers(&t.topk(3, 0, descending).1);
+            assert_eq!(top(&padded)?, top(&own)?);
+        }
+    }
+    Ok(())
 }
