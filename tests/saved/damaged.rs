@@ -1,7 +1,7 @@
 //! Folders that are not as they were written. Flows in: a saved program of which something is changed; flows
 //! out: errors that name the file and what is wrong, and never anything worse.
 
-use super::Place;
+use super::{Place, resealed};
 use monoglot::prelude::*;
 use std::fs;
 use std::path::Path;
@@ -81,7 +81,7 @@ fn files_that_are_missing_cut_or_longer_are_named() -> Result<()> {
 #[test]
 fn flipped_bits_are_found() -> Result<()> {
     let place = saved("flipped")?;
-    for file in &FILES[1..] {
+    for file in FILES {
         let length = fs::metadata(place.path().join(file)).expect("saved").len() as usize;
         for k in 0..8 {
             let told = told(&place, file, |path| {
@@ -89,10 +89,30 @@ fn flipped_bits_are_found() -> Result<()> {
                 bytes[k * (length - 1) / 7] ^= 1 << k;
                 fs::write(path, bytes).unwrap();
             });
-            // A header that can be read no more is told before its digest is known.
-            let weights = file.ends_with("safetensors");
-            assert!(weights || told.contains("digest"), "{told}");
+            // What can be read no more is told before its digest is known.
+            let parsed = file.ends_with("safetensors") || file.ends_with("json");
+            assert!(parsed || told.contains("digest"), "{told}");
         }
+    }
+    Ok(())
+}
+
+/// Numbers of the manifest that would be others of the same kind.
+#[test]
+fn flipped_numbers_of_a_manifest_are_found() -> Result<()> {
+    let place = saved("numbers")?;
+    let text = fs::read_to_string(place.path().join("program.json")).expect("saved");
+    let digits: Vec<usize> = text
+        .bytes()
+        .enumerate()
+        .filter_map(|(at, b)| b.is_ascii_digit().then_some(at))
+        .collect();
+    for at in digits {
+        told(&place, "program.json", |path| {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            fs::write(path, bytes).unwrap();
+        });
     }
     Ok(())
 }
@@ -119,9 +139,10 @@ fn links_pipes_and_folders_are_no_files() -> Result<()> {
 /// The manifest with a part of its text replaced, which it has.
 fn edited(place: &Place, from: &str, to: &str) -> String {
     told(place, "program.json", |path| {
-        let text = fs::read_to_string(path).unwrap();
-        assert!(text.contains(from), "{from} in {text}");
-        fs::write(path, text.replacen(from, to, 1)).unwrap();
+        resealed(path, |text| {
+            assert!(text.contains(from), "{from} in {text}");
+            text.replacen(from, to, 1)
+        })
     })
 }
 
@@ -130,11 +151,11 @@ fn what_a_manifest_says_is_checked() -> Result<()> {
     let place = saved("manifest")?;
     for (from, to, why) in [
         (
-            "\"form\": 1",
             "\"form\": 2",
+            "\"form\": 3",
             "save the program with this one",
         ),
-        ("\"form\": 1", "\"form\": -1", "no saved program"),
+        ("\"form\": 2", "\"form\": -1", "no saved program"),
         ("\"input\": 0", "\"input\": 9", "nothing that is given"),
         ("\"weight\"", "\"\"", "no name"),
         ("\"weight\"", "\"wait\"", "weights.safetensors"),
@@ -172,14 +193,13 @@ fn with_text(place: &Place, change: impl FnOnce(String) -> String) -> Result<()>
     };
     let (before, digest) = sum(&old)?;
     let (after, other) = sum(&new)?;
-    let path = place.path().join("program.json");
-    let text = fs::read_to_string(&path).expect("saved");
-    let text = text.replace(&digest, &other);
-    let text = text.replace(
-        &format!("\"bytes\": {before},"),
-        &format!("\"bytes\": {after},"),
-    );
-    fs::write(&path, text).expect("ours");
+    resealed(&place.path().join("program.json"), |text| {
+        let text = text.replace(&digest, &other);
+        text.replace(
+            &format!("\"bytes\": {before},"),
+            &format!("\"bytes\": {after},"),
+        )
+    });
     Ok(())
 }
 
@@ -229,9 +249,22 @@ fn a_save_that_fails_leaves_the_one_before() -> Result<()> {
     let program = step.program(Tensor::zeros([1]))?;
     let inside = place.path().join("program.json").join("deeper");
     assert!(program.save(inside).is_err());
-    assert!(program.save(place.path().join("a/b")).is_err());
+    let missing = program.save(place.path().join("a/b")).unwrap_err();
+    assert!(
+        missing.to_string().contains("there is no folder"),
+        "{missing}"
+    );
+    assert!(program.save("").unwrap_err().to_string().contains("\"\""));
     let loaded = Program::load(place.path())?;
     assert_eq!(loaded.inputs()[0].name(), "x");
+    #[cfg(unix)]
+    {
+        let link = Place::new("before-link");
+        std::os::unix::fs::symlink(place.path(), link.path()).expect("made");
+        program.save(link.path())?;
+        assert!(link.path().is_symlink());
+        fs::remove_file(link.path()).expect("ours");
+    }
     program.save(place.path())?;
     assert_eq!(Program::load(place.path())?.inputs()[0].name(), "input0");
     Ok(())

@@ -77,10 +77,22 @@ impl NewFolder {
     /// `Io` where the folder around it is missing or cannot be written, or where `target` is something else.
     pub fn beside(target: &Path, mark: &str, is_own: impl Fn(&str) -> bool) -> Result<NewFolder> {
         let fail = |message: String| failed(target, message);
-        let target = std::path::absolute(target).map_err(|e| fail(e.to_string()))?;
+        if target.as_os_str().is_empty() {
+            return Err(failed(Path::new("\"\""), "is no name of a folder".into()));
+        }
+        let target = match fs::symlink_metadata(target) {
+            // A link stays: the folder that it leads to is replaced.
+            Ok(data) if data.is_symlink() => target.canonicalize(),
+            _ => std::path::absolute(target),
+        }
+        .map_err(|e| fail(e.to_string()))?;
         let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
             return Err(fail("is no name of a folder that can be written".into()));
         };
+        if !parent.is_dir() {
+            let message = format!("there is no folder {} for it to be in", parent.display());
+            return Err(fail(message));
+        }
         match fs::symlink_metadata(&target) {
             Ok(data) if !data.is_dir() => {
                 let message = "exists and is no folder; name another, or remove it";

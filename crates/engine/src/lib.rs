@@ -35,7 +35,7 @@ pub use events::{Event, Listener, listen};
 pub use executable::{Compiled, compile};
 pub use monoglot_device::{
     Config, Folder, HostArguments, HostElement, HostFunction, NewFolder, Pieces, Storage,
-    StorageUse, release_kept, set_memory_limit, storage_use,
+    StorageUse, Sum, release_kept, set_memory_limit, storage_use,
 };
 pub use own::{check_source, dialect, settled};
 pub use realize::{

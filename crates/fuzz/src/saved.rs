@@ -191,7 +191,22 @@ fn edit(files: &mut [(&str, Vec<u8>)], dice: &mut Dice) -> String {
             .into_bytes();
     }
     files[file].1 = new;
+    seal(&mut files[0].1);
     what
+}
+
+/// Have a manifest's own digest fit.
+fn seal(manifest: &mut Vec<u8>) {
+    let text = String::from_utf8_lossy(manifest).into_owned();
+    let Some((before, rest)) = text.rsplit_once("\"digest\": \"") else {
+        return;
+    };
+    let Some((_, after)) = rest.split_once('"') else {
+        return;
+    };
+    let with = |digest: &str| format!("{before}\"digest\": \"{digest}\"{after}");
+    let (_, digest) = sum(with(&"0".repeat(32)).as_bytes());
+    *manifest = with(&digest).into_bytes();
 }
 
 /// Runs of letters and digits, and what is between.

@@ -3,7 +3,7 @@
 //!
 //! | file | what it has |
 //! | --- | --- |
-//! | `program.json` | what the program takes, gives and keeps; how long the other files are, and their digests |
+//! | `program.json` | what the program takes, gives and keeps; how long the other files are, and all digests |
 //! | `program.txt` | the kernels and their order, in the text form |
 //! | `weights.safetensors` | weights, states and constants by name |
 //! | `code-N.launches`, `code-N.object` | compiled kernels of a device |
@@ -16,7 +16,7 @@ use crate::random::State;
 use crate::recorded::{Recorded, SavedFacts};
 use crate::tensor::Tensor;
 use monoglot_engine as engine;
-use monoglot_engine::{Captured, Folder, NewFolder, Saved, SavedSum};
+use monoglot_engine::{Captured, Folder, NewFolder, Saved, SavedSum, Sum};
 use monoglot_uop::spec::verify_function;
 use monoglot_uop::text::{parse, print};
 use monoglot_uop::{AddrSpace, DType, Device, Dim, Error, ErrorKind, Op, Result, Shape, UOp};
@@ -29,7 +29,10 @@ use std::sync::Weak;
 const MANIFEST: &str = "program.json";
 
 /// Its form: another one is not read.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
+
+/// What stands for the manifest's own digest where that is taken.
+const NO_DIGEST: &str = "00000000000000000000000000000000";
 
 /// Its bytes, at most.
 const MOST_MANIFEST: u64 = 1 << 28;
@@ -57,6 +60,8 @@ struct Manifest {
     weights: SavedSum,
     calls: SavedFacts,
     program: Saved,
+    /// XXH3 of this file, with zeros in this place.
+    digest: String,
 }
 
 /// An input: a PARAM, or a size, in the text form.
@@ -152,10 +157,12 @@ impl Program {
             weights: weights::write(&folder, &all)?,
             calls: self.recorded.saved(&own_tensors),
             program: captured.save(&folder)?,
+            digest: NO_DIGEST.into(),
         };
-        let text = serde_json::to_vec_pretty(&manifest);
+        let text = serde_json::to_string_pretty(&manifest);
         let text = text.map_err(|e| Error::argument("save", e.to_string()))?;
-        folder.write(MANIFEST, |put| put(&text))?;
+        let text = with_digest(&text, NO_DIGEST, &digest(&text));
+        folder.write(MANIFEST, |put| put(text.as_bytes()))?;
         folder.finish()
     }
 
@@ -231,7 +238,25 @@ fn manifest(bytes: &[u8]) -> std::result::Result<Manifest, String> {
              the program with this one"
         ));
     }
-    serde_json::from_slice(bytes).map_err(of_json)
+    let manifest: Manifest = serde_json::from_slice(bytes).map_err(of_json)?;
+    let text = String::from_utf8_lossy(bytes);
+    if digest(&with_digest(&text, &manifest.digest, NO_DIGEST)) != manifest.digest {
+        return Err("is damaged: its digest is not the one that it was saved with".into());
+    }
+    Ok(manifest)
+}
+
+/// The digest of a text, as a manifest has it.
+fn digest(text: &str) -> String {
+    format!("{:032x}", Sum::of(text.as_bytes()).digest)
+}
+
+/// A manifest with another digest in its last place.
+fn with_digest(text: &str, old: &str, new: &str) -> String {
+    match text.rsplit_once(old) {
+        Some((before, after)) => [before, new, after].concat(),
+        None => text.into(),
+    }
 }
 
 /// What constant `k` is called, unlike what is there.
