@@ -12,8 +12,12 @@ static ONE: Mutex<()> = Mutex::new(());
 fn on_devices(program: impl Fn() -> Result<()>) -> Result<()> {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
     let mut names = vec!["CPU", "INTERP"];
-    if cfg!(target_arch = "x86_64") {
+    #[cfg(target_arch = "x86_64")]
+    {
         names.push("CPU:X86:x86-64-v2");
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            names.push("CPU:X86:x86-64-v3");
+        }
     }
     for name in names {
         Config {
@@ -162,6 +166,28 @@ fn what_is_joined_with_nothing_has_gradients() -> Result<()> {
             assert_eq!(g[0].to_vec::<f32>()?, [0.0; 3]);
             assert_eq!(g[1].to_vec::<f32>()?, [times as f32]);
         }
+        Ok(())
+    })
+}
+
+/// A part of a row that does not vary is written in every turn in which the others are.
+#[test]
+fn attention_of_one_query_has_gradients() -> Result<()> {
+    on_devices(|| {
+        let of = |shape: &[i64]| (ramp(shape).cast(DType::F64) * 0.01).sin();
+        let x = of(&[97, 1, 48]);
+        let first = of(&[2, 48]);
+        let second = of(&[2, 2]);
+        let keys = of(&[97, 31, 2]);
+        let values = of(&[97, 31, 17]);
+        let mask = Tensor::ones([1, 31]).cast(DType::Bool);
+        Tensor::realize_all(&[&x, &first, &second, &keys, &values, &mask])?;
+        let query = x.linear(&first, None).linear(&second, None);
+        let y = query.attention(&keys, &values, Some(&mask), true);
+        let seed = of(&[97, 1, 17]);
+        let g = (y * seed).sum(.., false).gradient(&[&x])?.remove(0);
+        // Of causal keys the only query sees the first alone.
+        assert_eq!(g.to_vec::<f64>()?, vec![0.0; 97 * 48]);
         Ok(())
     })
 }

@@ -204,8 +204,8 @@ impl Graph {
         Ok(open)
     }
 
-    /// STOREs that fill storage which another value takes over, by the loops in which it does: the next turn of these
-    /// finds that value, so storage is filled anew in each, whether what is stored varies or not. What a turn takes
+    /// STOREs to storage which one value takes over from another, by the loops in which it does: the next turn of these
+    /// finds the last value, so storage is filled anew in each, whether what is stored varies or not. What a turn takes
     /// over from the one before it reads behind a RANGE.
     fn filled_anew(&self, open: &[u128]) -> FxHashMap<u32, u128> {
         let mut filled: FxHashMap<u32, Vec<(u32, &[u32])>> = FxHashMap::default();
@@ -227,6 +227,9 @@ impl Graph {
             for (name, effects) in names {
                 let around = effects.iter().fold(0, |m, &e| m | open[e as usize]);
                 let stores = self.stores(storage, effects);
+                for &store in &stores {
+                    *more.entry(store).or_default() |= around;
+                }
                 let mut seen: FxHashSet<u32> = stores.iter().copied().collect();
                 let mut stack: Vec<u32> = stores;
                 while let Some(i) = stack.pop() {
