@@ -9,8 +9,10 @@ mod npy;
 use crate::{Failure, Outcome, json_line, seconds};
 use array::Array;
 use files::{read, write};
+use monoglot::compiler::uop::Scalar;
 use monoglot::{DType, Input, Port, Program, Tensor};
 use serde::Serialize;
+use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -76,7 +78,42 @@ struct Given {
     dtype: &'static str,
     shape: Vec<usize>,
     /// The first elements.
-    values: Vec<f64>,
+    values: Vec<Element>,
+}
+
+/// An element as it is told: integers and truth values exactly, a float that is no number by its name.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Element {
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Name(&'static str),
+}
+
+impl Element {
+    fn of(scalar: Scalar) -> Element {
+        match scalar {
+            Scalar::Bool(b) => Element::Bool(b),
+            Scalar::Int(n) => Element::Int(n),
+            Scalar::Float(f64::INFINITY) => Element::Name("inf"),
+            Scalar::Float(f64::NEG_INFINITY) => Element::Name("-inf"),
+            Scalar::Float(v) if v.is_nan() => Element::Name("NaN"),
+            Scalar::Float(v) => Element::Float(v),
+            Scalar::Invalid => Element::Name("invalid"),
+        }
+    }
+}
+
+impl fmt::Display for Element {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Element::Bool(b) => write!(f, "{b}"),
+            Element::Int(n) => write!(f, "{n}"),
+            Element::Float(v) => write!(f, "{v:.5}"),
+            Element::Name(name) => f.write_str(name),
+        }
+    }
 }
 
 /// Start it and call it.
@@ -145,7 +182,7 @@ fn told(program: &Program, record: &Record, out: &mut dyn Write) -> Outcome {
         record.weights, record.states, record.kernels
     )?;
     for given in &record.given {
-        let values: Vec<String> = given.values.iter().map(|v| format!("{v:.5}")).collect();
+        let values: Vec<String> = given.values.iter().map(Element::to_string).collect();
         let shape = &given.shape;
         let more = match shape.iter().product::<usize>() > SHOWN {
             true => " …",
@@ -186,7 +223,7 @@ impl Given {
             name: array.name.clone(),
             dtype: array.dtype.name(),
             shape: array.shape.clone(),
-            values: array.first(SHOWN),
+            values: array.first(SHOWN).map(Element::of).collect(),
         }
     }
 }

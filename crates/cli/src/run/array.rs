@@ -34,16 +34,14 @@ impl Array {
     }
 
     /// The first elements.
-    pub(super) fn first(&self, count: usize) -> Vec<f64> {
+    pub(super) fn first(&self, count: usize) -> impl Iterator<Item = Scalar> {
         let size = self.dtype.bytes().max(1);
         let elements = self.bytes.chunks_exact(size).take(count);
-        elements
-            .map(|bytes| {
-                let mut word = [0; 8];
-                word[..size].copy_from_slice(bytes);
-                let bits = u64::from_le_bytes(word);
-                Scalar::from_bits(bits, self.dtype).to_f64()
-            })
-            .collect()
+        elements.map(move |bytes| {
+            let mut word = [0; 8];
+            word[..size].copy_from_slice(bytes);
+            let bits = u64::from_le_bytes(word);
+            Scalar::from_bits(bits, self.dtype)
+        })
     }
 }

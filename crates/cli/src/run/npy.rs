@@ -41,17 +41,36 @@ pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Array, String> {
     };
     let (header, data) = rest.split_at_checked(length).ok_or_else(short)?;
     let header = std::str::from_utf8(header).map_err(|_| short())?;
-    let kind = quoted(value(header, "descr").ok_or_else(short)?).ok_or_else(short)?;
+    let unread = |key: &str| {
+        format!(
+            "has a header whose {key:?} is not read here: {}",
+            header.trim()
+        )
+    };
+    let kind = value(header, "descr").and_then(quoted);
+    let kind = kind.ok_or_else(|| unread("descr"))?;
     let known = NAMES.iter().find(|(_, n)| *n == kind);
-    let (dtype, _) = known.ok_or_else(|| format!("is of {kind:?}, which is no dtype here"))?;
-    if !value(header, "fortran_order").is_some_and(|v| v.starts_with("False")) {
-        return Err("is in the order of columns; save it with numpy.ascontiguousarray".into());
+    let (dtype, _) = known.ok_or_else(|| match kind.starts_with('>') {
+        true => format!(
+            "is of {kind:?}, big-endian; save it with array.astype('<{}')",
+            &kind[1..]
+        ),
+        false => format!("is of {kind:?}, which is no dtype here"),
+    })?;
+    match value(header, "fortran_order") {
+        Some(v) if v.starts_with("False") => {}
+        Some(v) if v.starts_with("True") => {
+            let message = "is in the order of columns; save it with numpy.ascontiguousarray";
+            return Err(message.into());
+        }
+        _ => return Err(unread("fortran_order")),
     }
     let shape = value(header, "shape").and_then(|v| v.strip_prefix('('));
-    let (shape, _) = shape.and_then(|v| v.split_once(')')).ok_or_else(short)?;
+    let shape = shape.and_then(|v| v.split_once(')'));
+    let (shape, _) = shape.ok_or_else(|| unread("shape"))?;
     let sizes = shape.split(',').map(str::trim).filter(|n| !n.is_empty());
     let shape: Result<Vec<usize>, _> = sizes.map(str::parse).collect();
-    let shape = shape.map_err(|_| short())?;
+    let shape = shape.map_err(|_| unread("shape"))?;
     let wanted = shape
         .iter()
         .try_fold(dtype.bytes(), |n, &m| n.checked_mul(m));
@@ -90,13 +109,15 @@ pub(super) fn text(array: &Array) -> Result<Vec<u8>, String> {
 
 /// What follows a key of the header.
 fn value<'a>(header: &'a str, key: &str) -> Option<&'a str> {
-    let (_, rest) = header.split_once(&format!("'{key}'"))?;
+    let of = |quote: char| header.split_once(&format!("{quote}{key}{quote}"));
+    let (_, rest) = of('\'').or_else(|| of('"'))?;
     Some(rest.trim_start().strip_prefix(':')?.trim_start())
 }
 
-/// A string in quotes.
+/// A string in quotes of either kind.
 fn quoted(text: &str) -> Option<&str> {
-    let (inner, _) = text.strip_prefix('\'')?.split_once('\'')?;
+    let quote = text.chars().next().filter(|c| ['\'', '"'].contains(c))?;
+    let (inner, _) = text[1..].split_once(quote)?;
     Some(inner)
 }
 
@@ -138,6 +159,13 @@ mod tests {
         assert!(file("{'descr': '<f4', 'fortran_order': True, 'shape': ()}").contains("columns"));
         let huge = "{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999, 9999999999)}";
         assert!(file(huge).contains("0 bytes"));
-        assert!(file("{}").contains("no .npy"));
+        assert!(file("{}").contains("\"descr\""));
+        assert!(file("{'descr': '<f4', 'shape': ()}").contains("\"fortran_order\""));
+        let long = "{'descr': '<f4', 'fortran_order': False, 'shape': (4L,)}";
+        assert!(file(long).contains("(4L,)"));
+        let big = "{'descr': '>f4', 'fortran_order': False, 'shape': ()}";
+        assert!(file(big).contains("astype('<f4')"));
+        let double = "{\"descr\": \"<f4\", \"fortran_order\": False, \"shape\": ()}";
+        assert!(file(double).contains("0 bytes"));
     }
 }

@@ -110,7 +110,9 @@ impl Program {
             let manifest = manifest(&bytes).map_err(wrong)?;
             Program::read(manifest, &folder, here).map_err(|e| match e.kind() {
                 // What the manifest says is told with its name, as what other files say is with theirs.
-                ErrorKind::Argument { message, .. } => wrong(message.clone()),
+                ErrorKind::Argument { op, message } if op != "the environment" => {
+                    wrong(message.clone())
+                }
                 _ => e,
             })
         };
