@@ -100,6 +100,7 @@ fn step(dice: &mut Dice, pool: &[Entry], device: Device) -> Option<Entry> {
         18..20 => assign(dice, &e),
         20 => placed(dice, &e, pool),
         21 => own(dice, &e, pool, device),
+        22 => decided(dice, &e, pool),
         _ => rows(dice, &e, pool),
     }
 }
@@ -183,6 +184,50 @@ fn placed(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
         value: at_places(x, &index, axis, places)?,
         smooth: e.smooth,
         size: e.size * dims[axis] as f64,
+    })
+}
+
+/// Two conditions of integers at once, with numbers at the ends of their dtype: given, or as padding beside data.
+fn decided(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
+    let x = &e.value;
+    let d = x.dtype();
+    if !d.is_int() || e.smooth {
+        return None;
+    }
+    let [least, greatest] = [d.min(), d.max()].map(Scalar::to_i128);
+    let numbers = [least, least + 1, greatest - 1, greatest, 0, 1];
+    let number = |dice: &mut Dice| Scalar::Int(*dice.pick(&numbers));
+    let dims = x.shape().ints()?;
+    let axis = dice.roll(dims.len() as u64) as usize;
+    let (a, b) = if dice.roll(2) == 0 && !dims.is_empty() {
+        let mut wide = dims.clone();
+        wide[axis] += 1 + dice.roll(2) as i64;
+        let at = vec![Dim::Int(0); dims.len()];
+        let padded = x.pad(&at, &Shape::of(&wide), number(dice)).ok()?;
+        let turned = padded.flip(1 << axis).ok()?;
+        (padded, turned)
+    } else {
+        (x.clone(), UOp::constant(number(dice), d))
+    };
+    let condition = |dice: &mut Dice| match dice.roll(6) {
+        0 => a.lt(&b),
+        1 => b.lt(&a),
+        2 => a.ne_(&b),
+        3 => a.lt(&b).unary(Op::Not),
+        4 => b.lt(&a).unary(Op::Not),
+        _ => a.ne_(&b).unary(Op::Not),
+    };
+    let first = condition(dice);
+    let both = first.binary(*dice.pick(&[Op::And, Op::Or]), &condition(dice));
+    let mate = mate(dice, e, pool);
+    let value = match dice.roll(2) {
+        0 if both.shape() == x.shape() => both.select(x, &mate.value),
+        _ => both,
+    };
+    Some(Entry {
+        value,
+        smooth: mate.smooth,
+        size: e.size.max(mate.size),
     })
 }
 
