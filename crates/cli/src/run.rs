@@ -288,7 +288,13 @@ fn one(port: &Port, value: &str) -> Result<Input, Failure> {
         return Ok(Input::Float(number));
     }
     let array = read(value, port.name())?;
-    Ok(Input::Tensor(array.tensor(port.device())))
+    match port.dtype() {
+        Some(wanted) if wanted != array.dtype => Err(Failure::Told(format!(
+            "{value}: is of {}, and the program takes {port}; save it as that",
+            array.dtype
+        ))),
+        _ => Ok(Input::Tensor(array.tensor(port.device()))),
+    }
 }
 
 /// An input of the port's greatest sizes, from the stream of random numbers.

@@ -159,3 +159,46 @@ fn inputs_can_be_made_up() -> Result<()> {
     assert!(!ok && told.contains("a .npy holds one array"), "{told}");
     Ok(())
 }
+
+#[test]
+fn elements_are_told_as_they_are() -> Result<()> {
+    let place = saved("elements")?;
+    let folder = place.0.join("whole");
+    let step = jit(|x: Tensor| {
+        let half = x.cast(DType::F32) / 2.0;
+        (&x + 1, x.gt(0), half.log())
+    })?;
+    let big = Tensor::new(&[1i64 << 62, -2, 0], [3]);
+    step.program(&big)?.save(&folder)?;
+    let header = "{'descr': '<i8', 'fortran_order': False, 'shape': (3,), }";
+    let mut file = b"\x93NUMPY\x01\x00".to_vec();
+    file.extend((header.len() as u16).to_le_bytes());
+    file.extend(header.as_bytes());
+    [1i64 << 62, -2, 0]
+        .iter()
+        .for_each(|n| file.extend(n.to_le_bytes()));
+    std::fs::write(place.0.join("x.npy"), &file).expect("ours");
+    let input = Program::load(&folder)?.inputs()[0].name().to_string();
+    let input = format!("{input}=x.npy");
+    let (ok, told, errors) = monoglot(&place.0, &["whole", "--input", &input]);
+    assert!(ok, "{errors}");
+    for line in [
+        "4611686018427387905 -1 1",
+        "true false false",
+        "42.28198 NaN -inf",
+    ] {
+        assert!(told.contains(line), "{told}");
+    }
+    let (_, told, _) = monoglot(&place.0, &["whole", "--input", &input, "--json"]);
+    assert!(told.contains("[4611686018427387905,-1,1]"), "{told}");
+    assert!(told.contains("[true,false,false]"), "{told}");
+    assert!(told.contains("\"NaN\",\"-inf\"]"), "{told}");
+    // Of another dtype.
+    let of_x = ["program", "--input", "x=x.npy", "--input", "scale=1"];
+    let (ok, _, errors) = monoglot(&place.0, &of_x);
+    assert!(
+        !ok && errors.contains("is of i64, and the program takes x: f32"),
+        "{errors}"
+    );
+    Ok(())
+}
