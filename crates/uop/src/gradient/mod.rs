@@ -43,8 +43,7 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
 fn gradients(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec<Option<UOp>>> {
     let wanted: FxHashSet<&UOp> = targets.iter().collect();
     if wanted.len() < targets.len() {
-        let message =
-            "two of the tensors are one and the same value; make them parameters of their own";
+        let message = "two of the tensors are one and the same value; name it once, or make each a parameter of its own";
         return Err(failed(message));
     }
     for (root, seed) in roots {
