@@ -191,3 +191,35 @@ fn attention_of_one_query_has_gradients() -> Result<()> {
         Ok(())
     })
 }
+
+/// A remainder of what has no sign, of which nothing is taken that would wrap.
+#[test]
+fn places_without_a_sign_are_known_to_be_in_their_axis() -> Result<()> {
+    on_devices(|| {
+        let x = ramp(&[5]);
+        for dtype in [DType::I64, DType::U32, DType::U64] {
+            let places = Tensor::arange(5, 9, 1).cast(dtype) % 5;
+            assert_eq!(x.index(&places).to_vec::<f32>()?, [0.0, 1.0, 2.0, 3.0]);
+            let turned = (Tensor::arange(0, 4, 1) * -1 + 9).cast(dtype) % 5;
+            assert_eq!(x.index(&turned).to_vec::<f32>()?, [4.0, 3.0, 2.0, 1.0]);
+        }
+        Ok(())
+    })
+}
+
+/// A coefficient whose opposite is past the dtype does not change sides.
+#[test]
+fn quotients_by_the_least_number_are_computed() -> Result<()> {
+    on_devices(|| {
+        let numbers: Vec<i64> = (0..64).collect();
+        for n in [4, 8, 16, 64] {
+            let x = Tensor::new(&numbers[..n], [n]);
+            for x in [&x % 64, x.bitwise_and(7)] {
+                assert_eq!(x.trunc_div(i64::MIN).to_vec::<i64>()?, vec![0; n]);
+                let down = x.floor_div(i64::MIN).to_vec::<i64>()?;
+                assert_eq!(down[..3], [0, -1, -1]);
+            }
+        }
+        Ok(())
+    })
+}

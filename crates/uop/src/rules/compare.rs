@@ -222,7 +222,10 @@ fn sides(l: &Affine) -> Option<(UOp, UOp)> {
     } else {
         right.constant = -l.constant;
     }
-    // Each side must have room in its dtype; `index` has 64 bits.
-    let room = |s: &Affine| has_room(dtype, s.interval());
+    // Each side, and each number in it, must have room in its dtype; `index` has 64 bits.
+    let room = |s: &Affine| {
+        let number = |t: &(UOp, i128)| has_room(dtype, (t.1, t.1));
+        has_room(dtype, s.interval()) && s.terms.iter().all(number)
+    };
     (room(&left) && room(&right)).then(|| (left.build(), right.build()))
 }

@@ -46,7 +46,7 @@ fn remainder(x: &UOp, mut c: i128) -> Option<UOp> {
         if let Some(m) = one_period(&rest, c) {
             out.plus(&rest, scale)?;
             out.constant -= m * c * scale;
-            return Some(out.build());
+            return told(&out);
         }
         n = rest;
         let Some(by) = factor(&n, c) else {
@@ -69,7 +69,13 @@ fn remainder(x: &UOp, mut c: i128) -> Option<UOp> {
         return Some(rest);
     }
     out.term(&rest, scale)?;
-    Some(out.build())
+    told(&out)
+}
+
+/// A sum as an expression whose bounds can be seen: without a sign no number in it is negative.
+fn told(sum: &Affine) -> Option<UOp> {
+    let negative = sum.constant < 0 || sum.terms.iter().any(|t| t.1 < 0);
+    (!negative || !sum.dtype.is_unsigned()).then(|| sum.build())
 }
 
 /// k·(y % m) ≡ k·y modulo c where c divides k·m.
