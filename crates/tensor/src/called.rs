@@ -141,7 +141,7 @@ impl<R> Called<R> {
             let root = view.root();
             let others = inputs.iter().chain(writes.iter().map(|w| &w.to));
             let mut others = others.map(|other| other.tensor(shown));
-            if others.any(|t| !Arc::ptr_eq(&t.0, &view.0) && Arc::ptr_eq(&t.root().0, &root.0)) {
+            if others.any(|t| !t.is_clone_of(view) && t.root().is_clone_of(&root)) {
                 return Err(assigned_view(*k, view));
             }
         }

@@ -456,7 +456,7 @@ impl Source {
     fn is(&self, other: &Source) -> bool {
         match (self, other) {
             (Source::Argument(a), Source::Argument(b)) => a == b,
-            (Source::Cell(a), Source::Cell(b)) => Arc::ptr_eq(&a.0, &b.0),
+            (Source::Cell(a), Source::Cell(b)) => a.is_clone_of(b),
             _ => false,
         }
     }

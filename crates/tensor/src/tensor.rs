@@ -147,7 +147,7 @@ impl Tensor {
         let mut cells: Vec<Tensor> = tensors.iter().map(|&t| t.clone()).collect();
         for k in 0..tensors.len() {
             if let Some((base, u)) = tensors[k].assigned_base(&roots[k])
-                && !cells.iter().any(|c| Arc::ptr_eq(&c.0, &base.0))
+                && !cells.iter().any(|c| c.is_clone_of(&base))
             {
                 cells.push(base);
                 roots.push(u);

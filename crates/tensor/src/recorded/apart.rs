@@ -75,7 +75,7 @@ impl<R: Tensors> Traced<R> {
     /// The cells, by address, that are taken for what they are now, though the function writes them.
     pub(crate) fn written_constants(&self) -> Vec<usize> {
         let constants = &self.facts.guards.constants;
-        let is_constant = |t: &Tensor| constants.iter().any(|(c, _)| Arc::ptr_eq(&c.0, &t.0));
+        let is_constant = |t: &Tensor| constants.iter().any(|(c, _)| c.is_clone_of(t));
         let written = self.facts.writes.iter().filter_map(|w| match &w.to {
             Source::Cell(t) if is_constant(t) => Some(address(&t.0)),
             _ => None,
@@ -111,7 +111,7 @@ impl<R: Tensors> Traced<R> {
         let mut places = Vec::with_capacity(facts.places.len());
         for place in &facts.places {
             let written = |w: &&Write| match (place, &w.to) {
-                (Place::Old(Source::Cell(t)), Source::Cell(to)) => Arc::ptr_eq(&t.0, &to.0),
+                (Place::Old(Source::Cell(t)), Source::Cell(to)) => t.is_clone_of(to),
                 _ => false,
             };
             // A state is given as this call leaves it, whatever others do to it meanwhile.
@@ -239,7 +239,7 @@ impl Recorded<Vec<Tensor>> {
 
     /// Whether a call writes a tensor of its own.
     pub(crate) fn writes_to(&self, hidden: &Tensor) -> bool {
-        let is = |w: &Write| matches!(&w.to, Source::Cell(t) if Arc::ptr_eq(&t.0, &hidden.0));
+        let is = |w: &Write| matches!(&w.to, Source::Cell(t) if t.is_clone_of(hidden));
         self.facts.writes.iter().any(is)
     }
 
@@ -295,7 +295,7 @@ impl Recorded<Vec<Tensor>> {
         let source = |s: &Source| match s {
             Source::Argument(k) => SavedSource::Argument(*k),
             Source::Cell(t) => {
-                let found = hidden.iter().position(|h| Arc::ptr_eq(&h.0, &t.0));
+                let found = hidden.iter().position(|h| h.is_clone_of(t));
                 SavedSource::Hidden(found.expect("what a program reaches is its own"))
             }
         };
