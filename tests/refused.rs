@@ -223,3 +223,22 @@ fn quotients_by_the_least_number_are_computed() -> Result<()> {
         Ok(())
     })
 }
+
+/// What is a constant when it has been simplified differs from call to call, so that it is a variable of one program.
+#[test]
+fn scalars_that_are_constants_are_realized() -> Result<()> {
+    on_devices(|| {
+        let t = Tensor::full([0i64; 0], 0.75f32);
+        for k in 0..4 {
+            let x = k as f32 + 0.25;
+            let value = t.lt(1).select(x, -1.0);
+            assert_eq!(value.item::<f32>()?, x);
+            let value = t.lt(1).select(x, 9.0);
+            let sum = ramp(&[3]) + &value;
+            Tensor::realize_all(&[&sum, &value])?;
+            assert_eq!(sum.to_vec::<f32>()?, [x, x + 1.0, x + 2.0]);
+            assert_eq!(value.item::<f32>()?, x);
+        }
+        Ok(())
+    })
+}

@@ -5,7 +5,7 @@
 //! kind (bool, integer, float) is higher than the other's.
 
 use crate::functions as f;
-use crate::promote::{broadcast, broadcast_shape, integers, operand, promoted};
+use crate::promote::{broadcast, broadcast_shape, integers, operand, together};
 use crate::tensor::{Tensor, tri};
 use crate::{DType, Operand};
 use Form::{Made, One};
@@ -31,20 +31,21 @@ enum Takes {
 }
 
 #[track_caller]
-fn apply(name: &str, takes: Takes, float: Form, int: Form, a: &Tensor, b: Operand) -> Tensor {
+fn apply(name: &str, takes: Takes, float: Form, int: Form, a: Operand, b: Operand) -> Tensor {
     let literal = match b {
         Operand::Int(v) => Some(v),
         _ => None,
     };
-    let b = match (literal, name) {
-        (Some(v), "maximum" | "minimum") => Operand::Int(reached(v, tri!(a.dtype()))),
+    let b = match (literal, name, &a) {
+        (Some(v), "maximum" | "minimum", Operand::Tensor(t)) => {
+            Operand::Int(reached(v, tri!(t.dtype())))
+        }
         _ => b,
     };
-    let b = b.tensor(&a.into());
-    Tensor::map_all(&[a, &b], |u| {
+    Tensor::map_all(&[&a.tensor(&b), &b.tensor(&a)], |u| {
         let x = &u[0];
         let y = &u[1];
-        let d = match promoted(x, y) {
+        let d = match together((x, a.weight(x)), (y, b.weight(y))) {
             d if takes == Reals && !d.is_float() => DType::F32,
             DType::Bool if takes == Numbers => {
                 let message = "two bools; cast one to a number or use logical operators";
@@ -140,7 +141,13 @@ macro_rules! binaries {
         $(#[$doc])*
         #[track_caller]
         pub fn $name(&self, other: impl Into<Operand>) -> Tensor {
-            apply(stringify!($name), $takes, $float, binaries!(@int $float $(, $int)?), self, other.into())
+            Operand::$name(self.into(), other.into())
+        }
+    )* }
+    impl Operand { $(
+        #[track_caller]
+        pub(crate) fn $name(self, other: Operand) -> Tensor {
+            apply(stringify!($name), $takes, $float, binaries!(@int $float $(, $int)?), self, other)
         }
     )* } };
     (@int $float:expr) => { $float };

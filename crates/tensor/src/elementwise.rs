@@ -5,7 +5,7 @@
 //! f32.
 
 use crate::functions as f;
-use crate::promote::{broadcast, integers, promoted};
+use crate::promote::{broadcast, integers, together};
 use crate::tensor::{Tensor, tri};
 use crate::{DType, Operand};
 use monoglot_uop::gradient::scale;
@@ -235,13 +235,13 @@ impl Tensor {
     pub fn select(&self, a: impl Into<Operand>, b: impl Into<Operand>) -> Tensor {
         let a = a.into();
         let b = b.into();
-        self.choose("where", &a.tensor(&b), &b.tensor(&a))
+        self.choose("where", &a, &b)
     }
 
     #[track_caller]
-    fn choose(&self, op: &str, a: &Tensor, b: &Tensor) -> Tensor {
-        Tensor::map_all(&[self, a, b], |u| {
-            let d = promoted(&u[1], &u[2]);
+    fn choose(&self, op: &str, a: &Operand, b: &Operand) -> Tensor {
+        Tensor::map_all(&[self, &a.tensor(b), &b.tensor(a)], |u| {
+            let d = together((&u[1], a.weight(&u[1])), (&u[2], b.weight(&u[2])));
             let all = broadcast(op, &[&u[0].cast(DType::Bool), &u[1].cast(d), &u[2].cast(d)])?;
             Ok(all[0].select(&all[1], &all[2]))
         })
@@ -254,8 +254,9 @@ impl Tensor {
             "masked_fill",
             &self
                 .instead("masked_fill", &value.into())
-                .cast(tri!(self.dtype())),
-            self,
+                .cast(tri!(self.dtype()))
+                .into(),
+            &self.into(),
         )
     }
 }
@@ -270,6 +271,16 @@ impl Operand {
             (_, Operand::Tensor(t)) => t.beside(self),
             (Operand::Float(_), _) | (_, Operand::Float(_)) => alone(DType::F32),
             _ => alone(DType::I64),
+        }
+    }
+
+    /// How much `u`, its value, counts for the dtype of a result: a literal less than a tensor, a scalar less than what
+    /// has axes.
+    pub(crate) fn weight(&self, u: &UOp) -> usize {
+        match self {
+            Operand::Tensor(_) if u.shape().is_empty() => 1,
+            Operand::Tensor(_) => 2,
+            _ => 0,
         }
     }
 }

@@ -29,7 +29,7 @@ macro_rules! binary {
         impl ops::$trait<$tensor> for $literal {
             type Output = Tensor;
             #[track_caller]
-            fn $method(self, other: $tensor) -> Tensor { other.beside(&self.into()).$name(other) }
+            fn $method(self, other: $tensor) -> Tensor { Operand::$name(self.into(), other.into()) }
         }
     };
 }

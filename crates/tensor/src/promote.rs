@@ -3,6 +3,7 @@
 
 use crate::DType;
 use monoglot_uop::{Dim, Error, ErrorKind, Op, Result, Scalar, Shape, UOp};
+use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 
 fn kind_of(d: DType) -> u8 {
@@ -15,11 +16,16 @@ fn kind_of(d: DType) -> u8 {
 
 /// The dtype of both operands together; a 0-d one is weak.
 pub(crate) fn promoted(a: &UOp, b: &UOp) -> DType {
+    together((a, !a.shape().is_empty()), (b, !b.shape().is_empty()))
+}
+
+/// The dtype of two operands, each with how much it counts: what counts less decides only where its kind is higher.
+pub(crate) fn together<N: Ord>((a, m): (&UOp, N), (b, n): (&UOp, N)) -> DType {
     let x = a.dtype();
     let y = b.dtype();
-    match (a.shape().is_empty(), b.shape().is_empty()) {
-        (false, true) if kind_of(y) <= kind_of(x) => x,
-        (true, false) if kind_of(x) <= kind_of(y) => y,
+    match m.cmp(&n) {
+        Ordering::Greater if kind_of(y) <= kind_of(x) => x,
+        Ordering::Less if kind_of(x) <= kind_of(y) => y,
         _ => x.promote(y),
     }
 }

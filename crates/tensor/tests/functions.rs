@@ -416,6 +416,55 @@ fn literals_are_not_rounded_to_narrow_floats_before_they_count() {
     }
 }
 
+/// A literal says nothing of the width, also beside a scalar, which is weak beside what has axes.
+#[test]
+fn literals_beside_scalars_take_their_dtype() {
+    on_interpreter();
+    let all: [fn(&Tensor, f64) -> Tensor; 16] = [
+        |t, v| t + v,
+        |t, v| v - t,
+        |t, v| t * v,
+        |t, v| v / t,
+        |t, v| v % t,
+        |t, v| t % v,
+        |t, v| t.pow(v),
+        |t, v| t.maximum(v),
+        |t, v| t.minimum(v),
+        |t, v| t.atan2(v),
+        |t, v| t.fmod(v),
+        |t, v| t.lerp(&(t * 2), v),
+        |t, v| t.lt(1).select(t, v),
+        |t, v| t.lt(1).select(v, t),
+        |t, v| t.masked_fill(&t.lt(1), v),
+        |t, v| t.clamp(v, None),
+    ];
+    for d in [DType::F16, DType::BF16, DType::F32, DType::F64] {
+        for v in [0.1, 1.5, f64::NAN, 1e5, 1e-8] {
+            for (k, f) in all.iter().enumerate() {
+                let of = |shape: &[i64]| f(&Tensor::full(shape, 0.7f64).cast(d), v);
+                let scalar = of(&[]);
+                let vector = of(&[1]);
+                assert_eq!(scalar.dtype().unwrap(), d, "{k} with {v}");
+                let number = |t: &Tensor| {
+                    t.cast(DType::F64)
+                        .to_vec::<f64>()
+                        .unwrap_or_else(|e| panic!("{k} {d} {v} {e}"))[0]
+                };
+                let [a, b] = [&scalar, &vector].map(number);
+                assert!(
+                    a == b || (a.is_nan() && b.is_nan()),
+                    "{k} of {d} with {v}: {a}, {b}"
+                );
+            }
+        }
+    }
+    // A scalar that is a tensor is as wide as it is.
+    let wide = Tensor::full([0i64; 0], 0.1f32);
+    let half = |shape: &[i64]| Tensor::full(shape, 0.7f32).cast(DType::F16);
+    assert_eq!((half(&[]) + &wide).dtype().unwrap(), DType::F32);
+    assert_eq!((half(&[1]) + &wide).dtype().unwrap(), DType::F16);
+}
+
 /// The share of smoothing that each class has is as exact as the probabilities are.
 #[test]
 fn smoothed_probabilities_keep_their_dtype() {

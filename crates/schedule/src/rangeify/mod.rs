@@ -477,10 +477,10 @@ impl Rangeify<'_> {
 
     /// The PARAM number of what is stored.
     fn slot(&self, base: &UOp) -> usize {
-        match base.op() {
-            Op::Param => base.buffer_arg().map_or(0, |b| b.slot as usize),
-            _ => self.store[self.number[base] as usize].map_or(0, |k| self.inputs + k as usize),
+        if is_argument(base) {
+            return base.buffer_arg().map_or(0, |b| b.slot as usize);
         }
+        self.store[self.number[base] as usize].map_or(0, |k| self.inputs + k as usize)
     }
 
     /// Each CALL of a user's own work.
