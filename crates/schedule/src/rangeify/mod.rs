@@ -335,6 +335,11 @@ fn is_argument(u: &UOp) -> bool {
     u.op() == Op::Param && !u.is_variable()
 }
 
+/// The number of a PARAM.
+fn given(u: &UOp) -> usize {
+    u.buffer_arg().map_or(0, |b| b.slot as usize)
+}
+
 /// A SHRINK that keeps a run of elements: whole axes after the first one that it cuts, and single
 /// elements before.
 fn is_contiguous_part(u: &UOp) -> bool {
@@ -475,12 +480,12 @@ impl Rangeify<'_> {
         i
     }
 
-    /// The PARAM number of what is stored.
+    /// The PARAM number of what is stored, or was given.
     fn slot(&self, base: &UOp) -> usize {
-        if is_argument(base) {
-            return base.buffer_arg().map_or(0, |b| b.slot as usize);
+        match self.store[self.number[base] as usize] {
+            Some(k) => self.inputs + k as usize,
+            None => given(base),
         }
-        self.store[self.number[base] as usize].map_or(0, |k| self.inputs + k as usize)
     }
 
     /// Each CALL of a user's own work.
@@ -494,7 +499,10 @@ impl Rangeify<'_> {
             outs: call.outputs().iter().map(|u| self.slot(u)).collect(),
             ins: inputs_of(call)
                 .iter()
-                .map(|u| self.slot(base_of(u)))
+                .map(|u| match u.is_variable() {
+                    true => given(u),
+                    false => self.slot(base_of(u)),
+                })
                 .collect(),
         };
         calls.map(own).collect()
