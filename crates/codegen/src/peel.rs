@@ -39,7 +39,8 @@ struct Sure {
 /// None for a kernel that obeys its spec.
 pub(crate) fn peel(kernel: &UOp) -> Result<UOp> {
     let ops = kernel.ops_below();
-    if !ops.contains(Op::CmpLt) || ops.contains(Op::Barrier) {
+    let compares = ops.contains(Op::CmpLt) || ops.contains(Op::CmpEq);
+    if !compares || ops.contains(Op::Barrier) {
         return Ok(kernel.clone());
     }
     let nodes = kernel.toposort();
@@ -179,9 +180,13 @@ impl Sure {
             } else {
                 (-(-rest).div_euclid(-k), all)
             };
-            if to.min(all) - from.max(0) >= (all + 1) / 2 {
-                self.from = self.from.max(from as i64);
-                self.to = self.to.min(to as i64);
+            let most = to.min(all) - from.max(0) >= (all + 1) / 2;
+            let from = self.from.max(from.max(0) as i64);
+            let to = self.to.min(to.min(all) as i64);
+            // Not where what was taken before holds at none of them.
+            if most && from < to {
+                self.from = from;
+                self.to = to;
             }
         }
     }

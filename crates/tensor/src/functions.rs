@@ -369,18 +369,14 @@ pub(crate) fn ceil(x: &UOp) -> UOp {
     t.lt(x).select(&(&t + 1.0), &t)
 }
 
-/// To the nearest integer, halves to the even one.
+/// To the nearest integer, halves to the even one: beside a power of two whose last place is 1 nothing else fits.
 pub(crate) fn round(x: &UOp) -> UOp {
-    let t = x.unary(Op::Trunc);
-    let part = abs(&(x - &t));
-    let odd = (&t * 0.5)
-        .unary(Op::Trunc)
-        .mul_acc(&x.like(-2.0), &t)
-        .ne_(&x.like(0.0));
-    let half = x.like(0.5);
-    let up = half.lt(&part) | (part.eq_(&half) & odd);
-    let away = x.lt(&x.like(0.0)).select(&x.like(-1.0), &x.like(1.0));
-    up.select(&(&t + &away), &t)
+    let places = if x.dtype() == DType::F64 { 52 } else { 23 };
+    let whole = x.like(2f64.powi(places));
+    let size = abs(x);
+    let near = signed(&(&(&size + &whole) - &whole), x);
+    let y = size.lt(&whole).select(&near, x);
+    known!(y, x, |_, x, _| x.like(0.0))
 }
 
 /// The remainder of truncated division, with the sign of a; NaN where b = 0. It is exact where

@@ -74,20 +74,11 @@ impl Native<'_> {
         if self.held(d) == d {
             return bitcast(x, self.stored(d));
         }
-        if self.stored(d) == d {
-            // What was rounded, or read and nothing done with.
-            let before = (x.op() == Op::Cast).then(|| x.src()[0].clone());
-            return before
-                .filter(|b| b.dtype() == d)
-                .unwrap_or_else(|| cast(x, d));
-        }
-        if let Some(v) = x.const_value() {
-            return UOp::int(v.to_bits(d) as i64, bits_type(d));
-        }
-        if d == DType::BF16
-            && let Some(bits) = decoded(x)
-        {
+        if let Some(bits) = self.kept(x, d) {
             return bits;
+        }
+        if self.stored(d) == d {
+            return cast(x, d);
         }
         match d {
             DType::BF16 => {
@@ -95,6 +86,25 @@ impl Native<'_> {
                 cast(&self.shr(&bits, &UOp::int(16, DType::U32)), DType::U16)
             }
             d => self.pack(x, d),
+        }
+    }
+
+    /// What memory holds of a value that was rounded, or read and nothing done with, or chosen among such.
+    fn kept(&self, x: &UOp, d: DType) -> Option<UOp> {
+        let own = self.stored(d) == d;
+        match x.op() {
+            Op::Const => {
+                let bits = UOp::int(x.const_value()?.to_bits(d) as i64, bits_type(d));
+                Some(bitcast(&bits, self.stored(d)))
+            }
+            Op::Cast if own => Some(x.src()[0].clone()).filter(|b| b.dtype() == d),
+            Op::Where => {
+                let bits = |v: &UOp| Some(bitcast(&self.kept(v, d)?, bits_type(d)));
+                let chosen = self.select(&x.src()[0], &bits(&x.src()[1])?, &bits(&x.src()[2])?);
+                Some(bitcast(&chosen, self.stored(d)))
+            }
+            _ if !own && d == DType::BF16 => decoded(x),
+            _ => None,
         }
     }
 
