@@ -243,19 +243,20 @@ impl Tensor {
             let (_, hit, a) = aligned("scatter", &x, &index, axis)?;
             let column = source("scatter", &src, &index, &x, a)?.expand(hit.shape())?;
             let k = hit.shape().len() - 2;
-            let order = count(k, hit.shape(), DType::I32)? + 1;
+            let order = count(k, hit.shape(), DType::I32)?;
             let none = UOp::constant(DType::I32.min(), DType::I32);
             let last = hit.select(&order, &none).reduce(ReduceOp::Max, &[k])?;
-            // Where there is none the first is read, and not kept: no place needs a branch.
-            let some = last.binary(Op::Max, &last.like(1));
+            // Where there is none, which has no sign and is far, the last is read and not kept: no place needs a branch.
+            let some = last.bitcast(DType::U32);
             let some = match hit.shape()[k].as_int() {
-                Some(n) => minimum(&some, &last.like(n)),
-                None => some,
+                Some(n @ 1..) => minimum(&some, &some.like(n - 1)).cast(DType::I32),
+                _ => last.clone(),
             };
             let wins = order.eq_(&some.expand(hit.shape())?);
             let new = cover(&added(&wins.select(&column, &zero(&column)), k)?, a, &x)?;
-            let won = cover(&last.squeeze_axes(&[k])?, a, &x)?;
-            let y = won.like(0).lt(&won).select(&new, &x);
+            let won = last.lt(&last.like(0)).unary(Op::Not);
+            let won = cover(&won.squeeze_axes(&[k])?, a, &x)?;
+            let y = won.select(&new, &x);
             y.reshape(u[0].shape())
         })
     }

@@ -323,3 +323,21 @@ fn computed_places_are_in_bounds() {
         }
     }
 }
+
+/// The last of several values at a place is kept, and what no index reaches, also beside the indices' corner.
+#[test]
+fn scattered_corners_leave_the_rest() {
+    on_interpreter();
+    let x = Tensor::arange(0, 12, 1).cast(DType::F32).reshape([3, 4]);
+    let index = Tensor::new(&[1i32, 1, 0, 3, 3, 3], [2, 3]);
+    let src = Tensor::new(&[-1.0f32, -2.0, -3.0, -4.0, -5.0, -6.0], [2, 3]);
+    let want = [
+        -3.0, -2.0, 2.0, 3.0, 4.0, 5.0, 6.0, -6.0, 8.0, 9.0, 10.0, 11.0,
+    ];
+    assert_eq!(f32s(&x.scatter(1, &index, &src)), want);
+    let index = Tensor::new(&[2i32, 0, 2, 2, 1, 2], [2, 3]);
+    let want = [
+        0.0, -2.0, 2.0, 3.0, 4.0, -5.0, 6.0, 7.0, -4.0, 9.0, -6.0, 11.0,
+    ];
+    assert_eq!(f32s(&x.scatter(0, &index, &src)), want);
+}

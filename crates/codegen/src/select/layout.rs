@@ -146,11 +146,17 @@ fn gathered(
         let address = t.src[i][0] as usize;
         let index = t.src[address].get(1);
         let places = index.into_iter().chain(t.src[i].get(2));
-        let mut places: Places = places.map(|&x| x as usize).collect();
-        places.retain(|&mut x| {
+        let mut open: Places = places.map(|&x| x as usize).collect();
+        let mut places = Places::new();
+        // What vectors hold of what is too wide for them, as an index is when the base is added.
+        while let Some(x) = open.pop() {
             let jumps = lane_axis(x).is_some_and(|k| steps[x][k].is_none());
-            jumps && moved[x] && fits[x] && is_index_arithmetic(t, x)
-        });
+            match jumps && moved[x] && is_index_arithmetic(t, x) {
+                true if fits[x] => places.push(x),
+                true => open.extend(t.src[x].iter().map(|&s| s as usize)),
+                false => {}
+            }
+        }
         if is_long(t, &places, &moved) {
             for x in places {
                 gathered[x] = true;

@@ -300,7 +300,8 @@ fn integer(op: Op, d: DType, at: &[(Scalar, Scalar)]) -> Interval {
     match op.class() {
         Class::Unary(op) => match op {
             Unary::Neg => monotonic(),
-            Unary::Trunc | Unary::Not | Unary::Recip | Unary::Sqrt => None,
+            Unary::Not => corners(Op::Not, d, at),
+            Unary::Trunc | Unary::Recip | Unary::Sqrt => None,
         },
         Class::Arithmetic(op) => match op {
             Arithmetic::Add | Arithmetic::Sub | Arithmetic::Max => monotonic(),
