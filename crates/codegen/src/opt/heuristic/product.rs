@@ -52,6 +52,9 @@ use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
 /// Fewest tiles beside each other for which the rows' factor is staged.
 const ASIDE: i64 = 4;
 
+/// One term past the end is worth reading for so many before it.
+const PAST: i64 = 8;
+
 /// Choose the loops of a blocked product, whose cycles are these where threads share it; None, with nothing
 /// chosen, where it is none.
 pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chosen) -> Option<()> {
@@ -61,6 +64,15 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
     arrange(product, features, shared, &mut fork)?;
     *chosen = fork;
     Some(())
+}
+
+/// How many terms are read together where they lie next to each other: as many as a vector has lanes, or a part of that
+/// where too many past the end would be staged, and multiplied, with them.
+fn squares(terms: i64, lanes: i64) -> i64 {
+    let past = |step: i64| (step - terms % step) % step;
+    let halved = |step: &i64| Some(step / 2);
+    let mut tried = std::iter::successors(Some(lanes), halved);
+    tried.find(|&step| past(step) * PAST <= terms).unwrap_or(1)
 }
 
 /// Estimated cycles of one thread for the tiles of a blocked product; infinite where it is none.
@@ -97,7 +109,7 @@ fn arrange(
         each == 1 && product.lies.contains(&Lies::Along),
     ) {
         (Some([_, _, words]), _) => words,
-        (None, true) => product.lanes,
+        (None, true) => squares(terms, product.lanes),
         (None, false) => 1,
     };
     let parts = in_parts(terms, most.max(step), step, each);
