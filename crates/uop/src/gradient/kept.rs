@@ -11,7 +11,7 @@
 //! long work was done for is kept rather than what it was done on.
 
 use crate::cut::{NEVER, Net};
-use crate::function::own_sources;
+use crate::function::{own_range, own_sources};
 use crate::graph::ordered;
 use crate::node::UOp;
 use crate::op::Op;
@@ -78,8 +78,49 @@ pub(super) fn kept(gradients: &[UOp], body: &UOp, looped: bool) -> Vec<UOp> {
         net.edge(Net::leaves(number[u]), Net::TO, NEVER);
     }
     let cut = net.cut();
-    let kept = below.iter().zip(cut).filter(|(_, is)| *is);
-    kept.map(|(u, _)| (*u).clone()).collect()
+    let cut = below.iter().zip(cut).filter(|(_, is)| *is);
+    let mut kept: FxHashSet<&UOp> = cut.map(|(u, _)| *u).collect();
+    let follow = |kept: &FxHashSet<&UOp>| -> FxHashSet<UOp> {
+        let sources = |u: &UOp| match kept.contains(u) {
+            true => u.src().len()..u.src().len(),
+            false => own_range(u),
+        };
+        let all = ordered(&read, |u| &u.src()[sources(u)]);
+        all.into_iter().cloned().collect()
+    };
+    let following = follow(&kept);
+    let blind = |u: &&&UOp| following.contains(**u) && is_blind(u, &kept);
+    let blind: Vec<&UOp> = below.iter().filter(blind).copied().collect();
+    kept.extend(blind);
+    let following = follow(&kept);
+    let kept = below
+        .into_iter()
+        .filter(|u| kept.contains(u) && following.contains(*u));
+    kept.cloned().collect()
+}
+
+/// Whether a node has a derivative of its own, and follows from what is kept through its bits, which have none: the
+/// derivative's derivative would not see it.
+fn is_blind(u: &UOp, kept: &FxHashSet<&UOp>) -> bool {
+    let Some(own) = u.shortcut() else {
+        return false;
+    };
+    let mut open = vec![(u, false)];
+    let mut seen = FxHashSet::default();
+    while let Some((part, bits)) = open.pop() {
+        if own.inputs.contains(part) || !seen.insert((part, bits)) {
+            continue;
+        }
+        if kept.contains(part) {
+            if bits {
+                return true;
+            }
+            continue;
+        }
+        let bits = bits || part.op() == Op::Bitcast;
+        open.extend(own_sources(part).iter().map(|s| (s, bits)));
+    }
+    false
 }
 
 /// Whether a node is worth keeping for what it took.
