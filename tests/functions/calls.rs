@@ -265,3 +265,21 @@ fn threads_call_at_once() {
         }
     });
 }
+
+/// What is repeated of a part of a tensor is a view of that tensor, and no place of its own.
+#[test]
+fn a_passed_view_is_expanded() -> Result<()> {
+    let whole = Tensor::new(&[0f32, 1.0, 2.0, 3.0], [4]);
+    whole.realize()?;
+    let f = function(|x: &Tensor| x.expand([2, 3]));
+    let captured = jit(|x: &Tensor| x.expand([2, 3]))?;
+    let want = [1.0, 2.0, 3.0, 1.0, 2.0, 3.0];
+    for part in [whole.narrow(0, 1, 3), whole.flip(0).narrow(0, 0, 3).flip(0)] {
+        let y: Tensor = f.call((&part,))?;
+        assert_eq!(read(&y), want);
+        assert_eq!(read(&captured.call(&part)?), want);
+        let refused = y.assign(1.0).check().expect_err("it has no place of its own");
+        assert!(refused.to_string().contains("EXPAND"), "{refused}");
+    }
+    Ok(())
+}

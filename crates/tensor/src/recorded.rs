@@ -17,7 +17,7 @@ use crate::signature::{Over, Shown, Signature, with_lengths};
 use crate::tensor::Tensor;
 use crate::trace::{self, As, Draw, Trace};
 use crate::tree::{Leaf, Tensors};
-use crate::view::shown;
+use crate::view::over;
 use monoglot_engine::{Caller, Capture, Captured};
 use monoglot_uop::{Error, ErrorKind, Op, Result, UOp};
 use rustc_hash::FxHashMap;
@@ -427,7 +427,6 @@ impl<R: Tensors> Facts<R> {
                     })?;
                     let view = view.as_ref();
                     let view = view.map(|(base, to)| through(base.tensor(shown), to));
-                    let view = view.transpose()?;
                     Tensor::made_of(Ok(value), line, view)
                 }
             });
@@ -442,13 +441,13 @@ impl<R: Tensors> Facts<R> {
 }
 
 /// A view of a tensor, which is one of what that is a view of, if it is one.
-fn through(base: &Tensor, to: &UOp) -> Result<View> {
+fn through(base: &Tensor, to: &UOp) -> View {
     let (root, to) = match base.viewed() {
-        Some((Some(root), above)) => (root, shown(to, above)?),
+        Some((Some(root), above)) => (root, over(to, above)),
         _ => (base.clone(), to.clone()),
     };
     let base = Arc::downgrade(&root.0);
-    Ok(View { base, to })
+    View { base, to }
 }
 
 impl Source {

@@ -3,10 +3,15 @@
 
 use monoglot_uop::{Error, Op, Result, UOp};
 
-/// What this base looks like through a view.
+/// What this base looks like through a view whose elements all are places of their own.
 pub(crate) fn shown(to: &UOp, base: &UOp) -> Result<UOp> {
-    let over = [(hole(to)?.clone(), base.clone())];
-    Ok(to.substitute(&over.into_iter().collect()))
+    hole(to).map(|_| over(to, base))
+}
+
+/// What this base looks like through a view.
+pub(crate) fn over(to: &UOp, base: &UOp) -> UOp {
+    let map = [(to.viewed().clone(), base.clone())];
+    to.substitute(&map.into_iter().collect())
 }
 
 /// What stands for the base in a view, whose elements all are places of their own.
