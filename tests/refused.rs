@@ -2,7 +2,7 @@
 //! their values, on the machine's device, with shorter vectors and by the interpreter.
 
 use monoglot::prelude::*;
-use monoglot::{Config, Conv, Interpolation};
+use monoglot::{Config, Conv, Interpolation, Size};
 use std::sync::Mutex;
 
 /// The default device is the process's: one test at a time.
@@ -239,6 +239,51 @@ fn scalars_that_are_constants_are_realized() -> Result<()> {
             assert_eq!(sum.to_vec::<f32>()?, [x, x + 1.0, x + 2.0]);
             assert_eq!(value.item::<f32>()?, x);
         }
+        Ok(())
+    })
+}
+
+/// What several lengths make of a place the rules cannot bound.
+#[test]
+fn places_among_lengths_that_vary() -> Result<()> {
+    on_devices(|| {
+        let fixed = ramp(&[7, 61, 5]);
+        let varies = fixed.clone().dynamic(0, 2..=20).dynamic(1, 1..=100);
+        let of = |x: &Tensor| -> Result<Vec<Vec<f32>>> {
+            let picked = x.index_select(2, &Tensor::arange(0, 5, 1)).flatten(0, -1) * 2.0;
+            let wide = x.interpolate([8], Interpolation::Nearest);
+            let all = [picked, wide.cumsum(0), wide.repeat([3, 1, 1])];
+            all.iter().map(Tensor::to_vec).collect()
+        };
+        assert!(of(&varies)? == of(&fixed)?);
+        Ok(())
+    })
+}
+
+/// A position may be bound to one past the end, where nothing is read or written.
+#[test]
+fn a_slice_at_a_variable_is_read_and_written() -> Result<()> {
+    on_devices(|| {
+        let cache = ramp(&[7]);
+        cache.realize()?;
+        let own = cache.clone();
+        let step = jit(move |x: Tensor, at: Size| {
+            let slice = own.narrow(0, at, 1);
+            slice.assign(&slice * 0.5 + x);
+            own.clone()
+        })?;
+        let position = Variable::new(0..=7)?;
+        let mut want: Vec<f32> = (0..7).map(|i| i as f32).collect();
+        for at in [0, 3, 6] {
+            want[at as usize] = want[at as usize] * 0.5 + 1.0;
+            let got = step.call((Tensor::ones([1]), position.bind(at)?))?;
+            assert_eq!(got.to_vec::<f32>()?, want);
+        }
+        let beyond = step.call((Tensor::ones([1]), position.bind(7)?));
+        let beyond = beyond.and_then(|t| t.to_vec::<f32>());
+        let error = beyond.expect_err("there is no such element");
+        assert!(error.to_string().contains("1 elements from 7"), "{error}");
+        assert_eq!(cache.to_vec::<f32>()?, want);
         Ok(())
     })
 }

@@ -278,7 +278,10 @@ fn a_passed_view_is_expanded() -> Result<()> {
         let y: Tensor = f.call((&part,))?;
         assert_eq!(read(&y), want);
         assert_eq!(read(&captured.call(&part)?), want);
-        let refused = y.assign(1.0).check().expect_err("it has no place of its own");
+        let refused = y
+            .assign(1.0)
+            .check()
+            .expect_err("it has no place of its own");
         assert!(refused.to_string().contains("EXPAND"), "{refused}");
     }
     Ok(())

@@ -181,7 +181,34 @@ fn simplify(sink: &UOp) -> Result<UOp> {
         sink = monoglot_uop::rules::kernel().rewrite(&next)?;
     }
     let sink = in_place::in_place(&shared_first(&sink));
-    Ok(number_ranges(&sink))
+    Ok(number_ranges(&guarded(&sink)))
+}
+
+/// A kernel whose places are known to lie in storage: where the rules cannot tell what several lengths make of one, it
+/// says so itself, and is never wrong.
+fn guarded(sink: &UOp) -> UOp {
+    let guard = |u: UOp| {
+        let (Op::Index, [storage, at]) = (u.op(), u.src()) else {
+            return None;
+        };
+        let (lo, hi) = at.bounds();
+        let n = storage.shape().first()?.max();
+        let plain = at.op() != Op::Where && !at.is_invalid();
+        let within = (lo < 0).then(|| UOp::index_const(-1).lt(at));
+        let below = (hi >= n).then(|| at.lt(&UOp::index_const(n)));
+        let gate = within.into_iter().chain(below).reduce(|a, b| a & b)?;
+        plain.then(|| {
+            (
+                u.clone(),
+                u.with_src(vec![storage.clone(), at.valid(&gate)]),
+            )
+        })
+    };
+    let nodes = sink.toposort();
+    match nodes.iter().any(UOp::is_variable) {
+        true => sink.substitute(&nodes.into_iter().filter_map(guard).collect()),
+        false => sink.clone(),
+    }
 }
 
 /// The kernel of one store with the loops outermost with which its reductions vary: what the elements inside

@@ -5,7 +5,7 @@ use crate::linalg::matmul;
 use crate::promote::{size_of, triangle};
 use crate::reduce::{peak, top};
 use crate::tensor::{Tensor, tri};
-use monoglot_uop::{DType, Op, ReduceOp, Result, UOp};
+use monoglot_uop::{DType, Error, Op, ReduceOp, Result, UOp};
 
 impl Tensor {
     /// softmax(q·kᵀ/√d + mask)·v. A bool mask says which keys count, a float one is added; `causal`
@@ -29,11 +29,13 @@ impl Tensor {
         let exact = |t: &Tensor| t.cast(d.compute_type());
         let mut scores = (exact(self) * (1.0 / width.sqrt())).matmul(&exact(key).t());
         if let Some(m) = mask {
-            let bools = m.dtype() == Ok(DType::Bool);
-            scores = if bools {
-                m.select(&scores, f64::NEG_INFINITY)
-            } else {
-                scores + exact(m)
+            scores = match tri!(m.dtype()) {
+                DType::Bool => m.select(&scores, f64::NEG_INFINITY),
+                d if d.is_float() => scores + exact(m),
+                d => {
+                    let message = format!("a mask of {d}; cast one of 0 and 1 to bool");
+                    return Tensor::failed(Error::dtype("attention", message));
+                }
             };
         }
         let values = exact(value);

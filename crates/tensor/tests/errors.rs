@@ -244,6 +244,7 @@ fn dtypes() {
     refused("DType", "scatter", f.scatter(1, &f, &f));
     refused("DType", "values of f32 into i32", i.scatter(1, &i, &f));
     refused("DType", "index", f.index_select(0, &f));
+    refused("DType", "attention: a mask of i32", f.attention(&f, &f, Some(&i), false));
     refused("DType", "index", f.index(&b));
     refused("DType", "one_hot", f.one_hot(3));
     refused("DType", "dropout", i.dropout(0.5));

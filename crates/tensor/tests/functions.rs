@@ -87,6 +87,23 @@ fn functions_are_within_a_few_ulp() {
 }
 
 #[test]
+fn powers_of_integers_count_every_bit_of_the_exponent() {
+    on_interpreter();
+    let bases = [0u64, 1, 2, 3, 10, u64::MAX];
+    for exponent in [0, 1, 5, (1 << 62) + 1, 1 << 63, (1 << 63) + 1, u64::MAX] {
+        let want = bases.map(|b| {
+            let squares = std::iter::successors(Some(b), |s| Some(s.wrapping_mul(*s)));
+            let bits = squares.take(64).enumerate();
+            let counted = bits.filter(|(i, _)| exponent >> i & 1 == 1);
+            counted.fold(1, |product: u64, (_, s)| product.wrapping_mul(s))
+        });
+        let exponents = Tensor::new(&[exponent; 6], [6]);
+        let powers = Tensor::new(&bases, [6]).pow(&exponents);
+        assert_eq!(powers.to_vec::<u64>().unwrap(), want, "to the {exponent}");
+    }
+}
+
+#[test]
 fn powers_that_are_products_are_powers() {
     on_interpreter();
     let mut xs = vec![f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0, -0.0];

@@ -139,7 +139,11 @@ impl Native<'_> {
     /// a^b by squaring, as many steps as the greatest exponent has bits; 0 for a negative exponent,
     /// except of 1 and −1.
     pub(super) fn int_pow(&self, a: &UOp, b: &UOp, ib: Interval) -> UOp {
-        let steps = 64 - ib.1.max(0).leading_zeros();
+        // What is at least the greatest i64 may have the highest bit, too.
+        let steps = match b.dtype() {
+            DType::U64 if ib.1 == i64::MAX => 64,
+            _ => 64 - ib.1.max(0).leading_zeros(),
+        };
         let one = c(a, 1);
         let mut base = a.clone();
         let mut out = c(a, 1);
