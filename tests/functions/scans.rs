@@ -629,7 +629,8 @@ fn a_length_that_varies_is_refused_by_name() -> Result<()> {
 /// In f64 some functions put their sign on by bits: what a step keeps of it has the derivative's derivative.
 #[test]
 fn gradients_of_gradients_of_functions_in_doubles() -> Result<()> {
-    let functions: [(&str, fn(&Tensor) -> Tensor); 12] = [
+    type Function = fn(&Tensor) -> Tensor;
+    let functions: [(&str, Function); 12] = [
         ("tanh", |x| x.tanh()),
         ("sinh", |x| x.sinh()),
         ("asinh", |x| x.asinh()),

@@ -101,6 +101,10 @@ impl Tensor {
                 .into(),
             );
         }
+        if indices.iter().filter(|i| matches!(i, Index::Rest)).count() > 1 {
+            let message = "two rests: it is not said which axes each stands for";
+            return Tensor::failed(Error::argument("index", message));
+        }
         let mut axis = 0;
         let mut out = self.clone();
         let mut at = Vec::new();

@@ -307,6 +307,7 @@ fn axes_and_indices() {
     refused("Argument", "narrow", f.narrow(1, 1, FAR));
     refused("Argument", "narrow", f.narrow(1, 0, -1));
     refused("Argument", "scatter", f.set_at((0, &i.index(0)), 1.0));
+    refused("Argument", "index: two rests", f.index((Index::Rest, 0, Index::Rest)));
     refused("Index", "index 9", setup().0.set_at(9, 1.0));
 }
 
