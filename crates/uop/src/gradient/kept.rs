@@ -9,6 +9,9 @@
 //! derivative reads, where a node costs its bytes (`cost`). Of several, it is the one that is nearest to the derivative: a
 //! sum is kept as it is used, not as its parts. In a loop what each step keeps is written for every step, so that what
 //! long work was done for is kept rather than what it was done on.
+//!
+//! Where what is kept is a part of a function whose derivative is known, and the function goes on from there through bits,
+//! its value is kept instead: bits have no derivative, which the derivative of this one would need.
 
 use crate::cut::{NEVER, Net};
 use crate::function::{own_range, own_sources};
