@@ -21,6 +21,16 @@ impl Tensor {
     ) -> Tensor {
         let query = tri!(self.uop());
         let last = query.shape().len().checked_sub(1);
+        let [keys, values] = [tri!(key.uop()), tri!(value.uop())];
+        let from_end = |u: &UOp, k: usize| Some(u.shape()[u.shape().len().checked_sub(k)?].clone());
+        let meet = from_end(&query, 1) == from_end(&keys, 1);
+        if !meet || from_end(&keys, 2) != from_end(&values, 2) {
+            let [q, k, v] = [&query, &keys, &values].map(|u| u.shape());
+            let message = format!(
+                "queries {q}, keys {k}, values {v}, where (…, l, d), (…, s, d) and (…, s, e) are wanted"
+            );
+            return Tensor::failed(Error::shape("attention", message));
+        }
         let width = tri!(last.map_or(Ok(1), |a| size_of("attention", &query, a)));
         let width = width.max(1) as f64;
         let [q, k, v] = [self, key, value].map(Tensor::dtype);

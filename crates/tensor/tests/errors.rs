@@ -168,7 +168,8 @@ fn shapes() {
     refused("Shape", "batch_norm", t(&[3]).batch_norm_train(None, None, 1e-5).0);
     refused("Shape", "batch_norm", t(&[3]).batch_norm_train(None, None, 1e-5).2);
     refused("Shape", "per channel", f.batch_norm_eval(None, None, &t(&[2]), &t(&[3]), 1e-5));
-    refused("Shape", "matmul", f.attention(&t(&[2, 4]), &f, None, false));
+    refused("Shape", "attention: queries (2, 3), keys (2, 4)", f.attention(&t(&[2, 4]), &f, None, false));
+    refused("Shape", "attention: queries (2, 3), keys (2, 3)", f.attention(&f, &t(&[4, 3]), None, false));
     refused("Axis", "transpose", t(&[3]).attention(&t(&[3]), &t(&[3]), None, true));
     refused("Shape", "attention", t(&[3]).attention(&f, &f, None, true));
     refused("Shape", "assign", t(&[3]).assign(&f));
