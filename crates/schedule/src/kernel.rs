@@ -193,7 +193,8 @@ fn guarded(sink: &UOp) -> UOp {
         };
         let (lo, hi) = at.bounds();
         let n = storage.shape().first()?.max();
-        let plain = at.op() != Op::Where && !at.is_invalid();
+        let gated = at.op() == Op::Where && at.src()[1..].iter().any(UOp::is_invalid);
+        let plain = !gated && !at.is_invalid();
         let within = (lo < 0).then(|| UOp::index_const(-1).lt(at));
         let below = (hi >= n).then(|| at.lt(&UOp::index_const(n)));
         let gate = within.into_iter().chain(below).reduce(|a, b| a & b)?;

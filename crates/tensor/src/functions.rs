@@ -376,11 +376,7 @@ pub(crate) fn round(x: &UOp) -> UOp {
     let size = abs(x);
     let near = signed(&(&(&size + &whole) - &whole), x);
     let y = size.lt(&whole).select(&near, x);
-    known!(y, x, |_, x, _| UOp::full(
-        x.dtype().zero(),
-        x.dtype(),
-        x.shape()
-    ))
+    known!(y, x, |_, x, _| x.like(0.0).broadcast(x.shape()))
 }
 
 /// The remainder of truncated division, with the sign of a; NaN where b = 0. It is exact where

@@ -8,6 +8,7 @@ use super::table::{Axes, Demand, Steps, Table, is_fragment, is_warps};
 use super::tiled::{Tiled, tiled};
 use crate::build::NEAR;
 use monoglot_uop::{Arg, DType, Op, Target, UOp};
+use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
 
 pub(super) struct Layout {
@@ -148,8 +149,12 @@ fn gathered(
         let places = index.into_iter().chain(t.src[i].get(2));
         let mut open: Places = places.map(|&x| x as usize).collect();
         let mut places = Places::new();
+        let mut seen = FxHashSet::default();
         // What vectors hold of what is too wide for them, as an index is when the base is added.
         while let Some(x) = open.pop() {
+            if !seen.insert(x) {
+                continue;
+            }
             let jumps = lane_axis(x).is_some_and(|k| steps[x][k].is_none());
             match jumps && moved[x] && is_index_arithmetic(t, x) {
                 true if fits[x] => places.push(x),

@@ -105,7 +105,8 @@ pub(super) fn kept(gradients: &[UOp], body: &UOp, looped: bool) -> Vec<UOp> {
 /// Whether a node has a derivative of its own, and follows from what is kept through its bits, which have none: the
 /// derivative's derivative would not see it.
 fn is_blind(u: &UOp, kept: &FxHashSet<&UOp>) -> bool {
-    let Some(own) = u.shortcut() else {
+    let fixed = u.shape().ints().is_some();
+    let Some(own) = u.shortcut().filter(|_| fixed) else {
         return false;
     };
     let mut open = vec![(u, false)];
