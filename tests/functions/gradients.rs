@@ -2,7 +2,7 @@
 
 use crate::{close, values};
 use monoglot::prelude::*;
-use monoglot::{CustomOp, Output, function};
+use monoglot::{CustomOp, Output, function, scan};
 
 /// A layer with a normalisation, a product and a residual way.
 fn layer(x: &Tensor, w: &Tensor, b: &Tensor) -> Tensor {
@@ -157,4 +157,47 @@ fn a_training_step_is_captured() -> Result<()> {
 
 fn list(numbers: &[f32]) -> Tensor {
     Tensor::new(numbers, [numbers.len() as i64])
+}
+
+/// In f64 some functions put their sign on by bits: what a step keeps of it has the derivative's derivative.
+#[test]
+fn gradients_of_gradients_of_functions_in_doubles() -> Result<()> {
+    type Function = fn(&Tensor) -> Tensor;
+    let functions: [(&str, Function); 12] = [
+        ("tanh", |x| x.tanh()),
+        ("sinh", |x| x.sinh()),
+        ("asinh", |x| x.asinh()),
+        ("atanh", |x| x.atanh()),
+        ("atan", |x| x.atan()),
+        ("asin", |x| x.asin()),
+        ("erf", |x| x.erf()),
+        ("expm1", |x| x.expm1()),
+        ("log1p", |x| x.log1p()),
+        ("abs", |x| x.abs().square()),
+        ("gelu", |x| x.gelu()),
+        ("sort", |x| x.sort(-1, false).sin()),
+    ];
+    let h = values(&[1, 3], 1).cast(DType::F64).parameter();
+    let w = values(&[3, 3], 2).cast(DType::F64).parameter();
+    let xs = values(&[2, 1, 3], 3).cast(DType::F64);
+    for (name, f) in functions {
+        let step = |h: &Tensor, x: &Tensor| h * 0.5 + f(&((h.matmul(&w) + x) * 0.5));
+        let by_scan = |h: Tensor, x: Tensor| {
+            let next = step(&h, &x);
+            (next.clone(), next)
+        };
+        let (last, _) = scan(by_scan, h.clone(), &xs)?;
+        let plain = step(&step(&h, &xs.index(0)), &xs.index(1));
+        let second = |y: &Tensor| -> Result<Vec<f64>> {
+            let g = y.sum(.., false).gradient(&[&h])?.remove(0);
+            let gg = g.square().sum(.., false).gradient(&[&h, &w])?;
+            Ok([gg[0].to_vec::<f64>()?, gg[1].to_vec::<f64>()?].concat())
+        };
+        let got = second(&last)?;
+        let want = second(&plain)?;
+        for (a, b) in got.iter().zip(&want) {
+            assert!((a - b).abs() < 1e-10, "{name}: {got:?}, not {want:?}");
+        }
+    }
+    Ok(())
 }

@@ -184,8 +184,8 @@ fn simplify(sink: &UOp) -> Result<UOp> {
     Ok(number_ranges(&guarded(&sink)))
 }
 
-/// A kernel whose places are known to lie in storage: where the rules cannot tell what several lengths make of one, it
-/// says so itself, and is never wrong.
+/// A kernel whose places lie in storage: one of which the rules cannot tell that, as several lengths are in it, has a gate.
+/// What a user can get wrong (a position past the end) is asserted elsewhere, and does nothing here.
 fn guarded(sink: &UOp) -> UOp {
     let guard = |u: UOp| {
         let (Op::Index, [storage, at]) = (u.op(), u.src()) else {
@@ -198,12 +198,8 @@ fn guarded(sink: &UOp) -> UOp {
         let within = (lo < 0).then(|| UOp::index_const(-1).lt(at));
         let below = (hi >= n).then(|| at.lt(&UOp::index_const(n)));
         let gate = within.into_iter().chain(below).reduce(|a, b| a & b)?;
-        plain.then(|| {
-            (
-                u.clone(),
-                u.with_src(vec![storage.clone(), at.valid(&gate)]),
-            )
-        })
+        let new = u.with_src(vec![storage.clone(), at.valid(&gate)]);
+        plain.then(|| (u.clone(), new))
     };
     let nodes = sink.toposort();
     match nodes.iter().any(UOp::is_variable) {

@@ -7,7 +7,7 @@
 use crate::index::Indices;
 use crate::promote::{broadcast_to, unlike};
 use crate::tensor::Tensor;
-use crate::view::hole;
+use crate::view::{hole, over};
 use crate::{Operand, Result};
 use monoglot_uop::{Error, ErrorKind, Op, UOp};
 use std::panic::Location;
@@ -46,17 +46,18 @@ impl Tensor {
     fn replaced_by(&self, value: &UOp) -> Result<UOp> {
         let old = self.uop()?;
         let viewed = self.viewed();
-        let hole = viewed.as_ref().map(|(_, to)| hole(to)).transpose()?;
-        let (Some((Some(base), to)), Some(hole)) = (viewed, hole) else {
+        if let Some((_, to)) = &viewed {
+            hole(to)?;
+        }
+        let Some((Some(base), to)) = &viewed else {
             return Ok(replaced(&old, &fitted(value, &old)?));
         };
-        let of = |base: &UOp| to.substitute(&[(hole.clone(), base.clone())].into_iter().collect());
         // In one step: another thread may write to another part of it.
         base.update(|base| {
-            let at = of(base);
+            let at = over(to, base);
             Ok(base.after(&[at.store(&fitted(value, &at)?)]))
         })
-        .map(|new| of(&new))
+        .map(|new| over(to, &new))
     }
 
     /// Assign to the elements at these positions: `t.set_at((0, 1..3), 2.5)`. Where there are none, or the value does not

@@ -1,5 +1,5 @@
-//! Views that can be written through. Flows in: a view over what stands for its base; flows out: what
-//! the view shows of a base. Invariant: every element of such a view is a place of its own.
+//! Views, and which of them can be written through: those whose elements all are places of their own. Flows in: a
+//! view over what stands for its base; flows out: what the view shows of a base.
 
 use monoglot_uop::{Error, Op, Result, UOp};
 

@@ -81,25 +81,41 @@ pub(super) fn kept(gradients: &[UOp], body: &UOp, looped: bool) -> Vec<UOp> {
         net.edge(Net::leaves(number[u]), Net::TO, NEVER);
     }
     let cut = net.cut();
-    let cut = below.iter().zip(cut).filter(|(_, is)| *is);
-    let mut kept: FxHashSet<&UOp> = cut.map(|(u, _)| *u).collect();
-    let follow = |kept: &FxHashSet<&UOp>| -> FxHashSet<UOp> {
+    let cut = below.iter().copied().zip(cut).filter(|(_, is)| *is);
+    let cut: FxHashSet<&UOp> = cut.map(|(u, _)| u).collect();
+    let kept = with_blind(cut, &read, &below);
+    below
+        .into_iter()
+        .filter(|u| kept.contains(u))
+        .cloned()
+        .collect()
+}
+
+/// What is kept, with the nodes that would be blind; what nobody reads any more is left out.
+fn with_blind<'a>(
+    mut kept: FxHashSet<&'a UOp>,
+    read: &'a [UOp],
+    below: &[&'a UOp],
+) -> FxHashSet<&'a UOp> {
+    // What the derivative reads, and computes again behind what is kept.
+    let behind = |kept: &FxHashSet<&UOp>| -> FxHashSet<&'a UOp> {
         let sources = |u: &UOp| match kept.contains(u) {
             true => u.src().len()..u.src().len(),
             false => own_range(u),
         };
-        let all = ordered(&read, |u| &u.src()[sources(u)]);
-        all.into_iter().cloned().collect()
+        ordered(read, |u| &u.src()[sources(u)])
+            .into_iter()
+            .collect()
     };
-    let following = follow(&kept);
-    let blind = |u: &&&UOp| following.contains(**u) && is_blind(u, &kept);
-    let blind: Vec<&UOp> = below.iter().filter(blind).copied().collect();
-    kept.extend(blind);
-    let following = follow(&kept);
-    let kept = below
-        .into_iter()
-        .filter(|u| kept.contains(u) && following.contains(*u));
-    kept.cloned().collect()
+    let computed = behind(&kept);
+    let mut blind = below.to_vec();
+    blind.retain(|u| computed.contains(u) && is_blind(u, &kept));
+    if !blind.is_empty() {
+        kept.extend(blind);
+        let computed = behind(&kept);
+        kept.retain(|u| computed.contains(u));
+    }
+    kept
 }
 
 /// Whether a node has a derivative of its own, and follows from what is kept through its bits, which have none: the
