@@ -37,13 +37,20 @@ pub(crate) fn places(nodes: &[UOp], operands: impl Fn(&UOp) -> &[UOp]) -> Vec<Sm
 }
 
 /// The members of a set of bits.
-pub(crate) fn bits(mask: impl Into<u128>) -> impl Iterator<Item = usize> {
-    let mut rest = mask.into();
+pub(crate) fn bits(mask: u64) -> impl Iterator<Item = usize> {
+    let mut rest = mask;
     std::iter::from_fn(move || {
         let k = rest.trailing_zeros() as usize;
         rest &= rest.checked_sub(1)?;
         Some(k)
     })
+}
+
+/// The same of a set of twice as many.
+pub(crate) fn wide_bits(mask: u128) -> impl Iterator<Item = usize> {
+    let halves = [(mask as u64, 0), ((mask >> 64) as u64, 64)];
+    let members = |(half, from)| bits(half).map(move |k| k + from);
+    halves.into_iter().flat_map(members)
 }
 
 /// Effects as one node, those of GROUPs among them in its place.

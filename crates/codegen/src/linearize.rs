@@ -7,7 +7,7 @@
 //! Accumulators that one loop updates in several steps take each step together, so that the operands
 //! of a step die before those of the next are read.
 
-use crate::graph::{bits, sorted};
+use crate::graph::{sorted, wide_bits};
 use crate::memory::in_registers;
 use monoglot_uop::linear::{gathered, splat};
 use monoglot_uop::{AddrSpace, Arg, ErrorKind, Op, Result, UOp};
@@ -223,6 +223,8 @@ impl Graph {
             }
         }
         let mut more: FxHashMap<u32, u128> = FxHashMap::default();
+        // By node, the last name from which it was met.
+        let mut met = vec![NONE; self.nodes.len()];
         for (&storage, names) in filled.iter().filter(|(_, names)| names.len() > 1) {
             for (name, effects) in names {
                 let around = effects.iter().fold(0, |m, &e| m | open[e as usize]);
@@ -230,7 +232,9 @@ impl Graph {
                 for &store in &stores {
                     *more.entry(store).or_default() |= around;
                 }
-                let mut seen: FxHashSet<u32> = stores.iter().copied().collect();
+                for &store in &stores {
+                    met[store as usize] = *name;
+                }
                 let mut stack: Vec<u32> = stores;
                 while let Some(i) = stack.pop() {
                     if let Some((_, first)) = names.iter().find(|(n, _)| *n == i && i != *name) {
@@ -238,7 +242,8 @@ impl Graph {
                             *more.entry(store).or_default() |= around;
                         }
                     }
-                    stack.extend(self.src[i as usize].iter().filter(|s| seen.insert(**s)));
+                    let new = |s: &&u32| std::mem::replace(&mut met[**s as usize], *name) != *name;
+                    stack.extend(self.src[i as usize].iter().filter(new));
                 }
             }
         }
@@ -306,7 +311,7 @@ impl Graph {
     }
 
     fn deepest(&self, mask: u128) -> u32 {
-        bits(mask)
+        wide_bits(mask)
             .max_by_key(|&k| self.depth[k])
             .map_or(ROOT, |k| k as u32)
     }

@@ -498,12 +498,12 @@ impl Estimate<'_> {
             target,
             ..
         } = *self;
-        let inner = bits(features.outer)
-            .filter(|&k| features.extent[k] > tile.factor[k])
-            .last();
-        let Some(inner) =
-            inner.filter(|k| features.reductions.is_empty() && a.varies >> k & 1 == 1)
-        else {
+        if !features.reductions.is_empty() {
+            return 0.0;
+        }
+        let left = |k: &usize| features.extent[*k] > tile.factor[*k];
+        let inner = bits(features.outer).filter(left).last();
+        let Some(inner) = inner.filter(|k| a.varies >> k & 1 == 1) else {
             return 0.0;
         };
         if bits(a.varies).any(|k| a.stride[k] == TANGLED) {

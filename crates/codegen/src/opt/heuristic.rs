@@ -105,11 +105,11 @@ fn chosen<'a>(kernel: &UOp, target: &'a Target, explained: bool) -> Option<Chose
             None => {
                 let plan = cpu::Plan::of(&features, target);
                 if across::choose(&features, &plan, &mut chosen).is_none()
-                    && along::choose(&features, plan.shared, &mut chosen).is_none()
-                    && product::choose(&features, plan.shared, &mut chosen).is_none()
+                    && along::choose(&features, &plan, &mut chosen).is_none()
+                    && product::choose(&features, &plan, &mut chosen).is_none()
                     && along::instead(&features, &plan, &mut chosen).is_none()
                 {
-                    plan.choose(&features, &mut chosen);
+                    plan.choose(&mut chosen);
                 }
             }
         },

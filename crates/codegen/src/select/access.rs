@@ -175,11 +175,11 @@ impl ChunkAccess<'_> {
             lanes: 1,
             ..self.clone()
         };
-        let proved = if same {
-            single.within(0, true)
-        } else {
-            self.within(first, true)
-        };
+        let proved = varies
+            && match same {
+                true => single.within(0, true),
+                false => self.within(first, true),
+            };
         if varies && !proved && (same || backward) {
             return self.read_lanes(alt);
         }

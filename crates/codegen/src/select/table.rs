@@ -2,7 +2,7 @@
 //! users, with extents by axis, the loops they stand in, and REDUCEs that share a loop. Invariant:
 //! everything that any REDUCE of a group needs stands before all of the group.
 
-use crate::graph::{bits, places, sorted};
+use crate::graph::{places, sorted, wide_bits};
 use monoglot_uop::{ErrorKind, Op, Result, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -144,12 +144,12 @@ impl Table {
 
     /// The RANGEs of a set of loops.
     pub(super) fn open(&self, loops: Loops) -> impl Iterator<Item = &UOp> {
-        bits(loops).map(|k| &self.nodes[self.ranges[k] as usize])
+        wide_bits(loops).map(|k| &self.nodes[self.ranges[k] as usize])
     }
 
     /// How often a node runs, roughly.
     pub(super) fn trips(&self, i: usize) -> f64 {
-        bits(self.loops[i]).map(|k| self.turns[k]).product()
+        wide_bits(self.loops[i]).map(|k| self.turns[k]).product()
     }
 }
 

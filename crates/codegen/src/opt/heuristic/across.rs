@@ -61,9 +61,8 @@ struct Product {
 /// Choose the loops; None, with nothing chosen, where vectors along the results, or blocks, cost no more.
 pub(super) fn choose(features: &Features, plan: &Plan, chosen: &mut Chosen) -> Option<()> {
     let product = Product::of(features, &chosen.nest, chosen.target)?;
-    let results = plan.cycles(features, chosen.target);
     let terms = along::cycles(features, chosen.target);
-    if product.cycles > results.min(terms) {
+    if product.cycles > terms {
         return None;
     }
     // Blocks of a row of an image, around which its windows are summed, are short.
@@ -75,8 +74,12 @@ pub(super) fn choose(features: &Features, plan: &Plan, chosen: &mut Chosen) -> O
     if product.cycles > NEARLY * blocked {
         return None;
     }
+    let results = plan.cycles();
+    if product.cycles > results {
+        return None;
+    }
     let mut fork = chosen.fork();
-    product.arrange(features, plan.shared, &mut fork)?;
+    product.arrange(features, plan.shared(), &mut fork)?;
     let others = [
         ("lanes along the results", results),
         ("along the terms", terms),

@@ -66,10 +66,9 @@ struct Block {
     count: i64,
 }
 
-/// Choose the loops of such a product, whose cycles are these where threads share it; None, with nothing chosen,
-/// where it is none.
-pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chosen) -> Option<()> {
-    long(features, chosen.target)?.choose(features, shared, chosen)
+/// Choose the loops of such a product, which threads share as this plan's; None, with nothing chosen, where it is none.
+pub(super) fn choose(features: &Features, plan: &Plan, chosen: &mut Chosen) -> Option<()> {
+    long(features, chosen.target)?.choose(features, plan.shared(), chosen)
 }
 
 /// Such a product of which the first cache does not hold a panel of all terms.
@@ -83,8 +82,8 @@ fn long<'a>(features: &'a Features, target: &Target) -> Option<Product<'a>> {
 pub(super) fn instead(features: &Features, plan: &Plan, chosen: &mut Chosen) -> Option<()> {
     let product = Product::of(features, 1.0..f64::INFINITY, chosen.target)?;
     let cycles = product.duration(features, chosen.target)?;
-    let fewer = cycles < plan.cycles(features, chosen.target);
-    fewer.then(|| product.choose(features, plan.shared, chosen))?
+    let fewer = cycles < plan.cycles();
+    fewer.then(|| product.choose(features, plan.shared(), chosen))?
 }
 
 /// Terms of all sums.

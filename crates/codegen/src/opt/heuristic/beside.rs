@@ -40,13 +40,14 @@ impl Slices {
         let mut best: Option<(f64, Chosen, Features, Tile)> = None;
         let mut padded = chosen.fork();
         self.pad(features, &mut padded);
+        let nodes = padded.nest.kernel().toposort();
         for vectors in VECTORS {
             let factor = vectors * lanes;
             if features.extent[axis] <= factor - lanes {
                 continue;
             }
             let mut fork = padded.fork();
-            let Some((cycles, features, tile)) = try_lanes(axis, factor, &mut fork) else {
+            let Some((cycles, features, tile)) = try_lanes(axis, factor, &nodes, &mut fork) else {
                 continue;
             };
             // As few vectors as do: what is kept is smaller.
@@ -90,9 +91,14 @@ impl Slices {
     }
 }
 
-/// So many slices along an axis as lanes: what that costs, with the tile of all runs.
-fn try_lanes(axis: usize, factor: i64, chosen: &mut Chosen) -> Option<(f64, Features, Tile)> {
-    sums_in_parts(axis, factor, chosen);
+/// So many slices along an axis of a kernel of these nodes as lanes: what that costs, with the tile of all runs.
+fn try_lanes(
+    axis: usize,
+    factor: i64,
+    nodes: &[UOp],
+    chosen: &mut Chosen,
+) -> Option<(f64, Features, Tile)> {
+    sums_in_parts(axis, factor, nodes, chosen);
     let at = chosen.axis(axis, AxisType::Loop)?;
     if chosen.nest.axes[at].extent()? % factor != 0 {
         let multiple = factor;
@@ -108,7 +114,7 @@ fn try_lanes(axis: usize, factor: i64, chosen: &mut Chosen) -> Option<(f64, Feat
     }
     // The loops over slices stand outermost.
     let slices = if whole { axis } else { axis + 1 };
-    while stage(slices, chosen).is_some() {}
+    stage(slices, chosen);
     let mut features = chosen.features()?;
     let slices = Slices::of(&features)?;
     let lane = bits(features.of_kind(AxisType::Upcast)).next()?;
@@ -124,9 +130,8 @@ fn try_lanes(axis: usize, factor: i64, chosen: &mut Chosen) -> Option<(f64, Feat
 
 /// Have the sums in which each element of what is kept is a factor of several done in parts, if the first cache
 /// does not hold what they take in for a vector of slices: the loops over those sums stand inside that over the parts.
-fn sums_in_parts(axis: usize, lanes: i64, chosen: &mut Chosen) -> Option<()> {
-    let nodes = chosen.nest.kernel().toposort();
-    let axes = crate::opt::ranges(&nodes);
+fn sums_in_parts(axis: usize, lanes: i64, nodes: &[UOp], chosen: &mut Chosen) -> Option<()> {
+    let axes = crate::opt::ranges(nodes);
     let slice = chosen.axis(axis, AxisType::Loop)?;
     // Past the end of a slice stands zero.
     let at_end =
@@ -154,7 +159,7 @@ fn sums_in_parts(axis: usize, lanes: i64, chosen: &mut Chosen) -> Option<()> {
             && product.op() == Op::Mul
             && kept.any(|u| u.ranges().iter().all(|r| around(r) || r == term))
     };
-    let operands = staging::operands(&nodes);
+    let operands = staging::operands(nodes);
     let operand = operands
         .iter()
         .position(|u| u.op() == Op::Reduce && is_factor(u))?;
@@ -237,15 +242,21 @@ fn again(slices: usize, chosen: &Chosen) -> Option<Vec<(usize, &'static str)>> {
     Some(found)
 }
 
-/// Stage one of these, if there is one of which fewer are left then: what is read to fill another slice stays as it is.
+/// Stage these, as long as fewer are left then: what is read to fill another slice stays as it is.
 fn stage(slices: usize, chosen: &mut Chosen) -> Option<()> {
-    let before = again(slices, chosen)?;
-    let &(operand, why) = before.first()?;
-    let mut fork = chosen.fork();
-    fork.add(keep(operand), slices.checked_sub(1)?, why)
-        .then_some(())?;
-    let left = again(slices, &fork)?;
-    (left.len() < before.len()).then(|| *chosen = fork)
+    let mut left = again(slices, chosen)?;
+    while let Some(&(operand, why)) = left.first() {
+        let mut fork = chosen.fork();
+        fork.add(keep(operand), slices.checked_sub(1)?, why)
+            .then_some(())?;
+        let fewer = again(slices, &fork)?;
+        if fewer.len() >= left.len() {
+            break;
+        }
+        *chosen = fork;
+        left = fewer;
+    }
+    Some(())
 }
 
 #[cfg(test)]

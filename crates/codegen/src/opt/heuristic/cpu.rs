@@ -9,7 +9,7 @@ use crate::opt::features::{Access, Features, Mask};
 use monoglot_uop::{AxisType, OptOp, Target};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 
 /// Cycles of one thread below which others are not asked: several times what it takes to wake one.
 pub(super) const THREADED: f64 = 65_536.0;
@@ -32,39 +32,63 @@ pub(super) const GAIN: f64 = 0.97;
 /// How many times as many cycles fewer copies may be estimated at that share nothing, and loops that turn as often as others.
 pub(super) const SLIGHT: f64 = 1.07;
 
-/// How a kernel is arranged where it is no blocked product.
-pub(super) struct Plan {
+/// How a kernel is arranged where it is no blocked product. It is searched for when it is first asked about.
+pub(super) struct Plan<'a> {
+    features: &'a Features,
+    target: &'a Target,
+    found: OnceCell<Found>,
+}
+
+/// What the search finds.
+struct Found {
     tile: Tile,
     /// The axis of which the tile's turns are far apart.
     apart: Option<usize>,
-    /// Cycles of one thread, where others share them.
-    pub(super) shared: Option<f64>,
 }
 
-impl Plan {
-    pub(super) fn of(features: &Features, target: &Target) -> Plan {
-        let tile = best(features, target);
-        let rows = streams(features, &tile, target);
-        let apart = rows.as_ref().map(|r| r.0);
-        let tile = rows.map_or(tile, |r| r.1);
-        let shared = is_shared(features, &tile, target);
+impl<'a> Plan<'a> {
+    pub(super) fn of(features: &'a Features, target: &'a Target) -> Plan<'a> {
         Plan {
-            shared: shared.then(|| tile.duration(features, target)),
-            apart,
-            tile,
+            features,
+            target,
+            found: OnceCell::new(),
         }
     }
 
-    /// Estimated cycles of one thread.
-    pub(super) fn cycles(&self, features: &Features, target: &Target) -> f64 {
-        self.tile.cycles(features, target).unwrap_or(f64::INFINITY)
+    fn found(&self) -> &Found {
+        self.found.get_or_init(|| {
+            let tile = best(self.features, self.target);
+            match streams(self.features, &tile, self.target) {
+                Some((axis, tile)) => Found {
+                    apart: Some(axis),
+                    tile,
+                },
+                None => Found { apart: None, tile },
+            }
+        })
     }
 
-    pub(super) fn choose(&self, features: &Features, chosen: &mut Chosen) {
-        let order = order(features, &self.tile, chosen.target);
-        arrange_apart(features, &self.tile, &order, self.apart, chosen);
-        let _ = neighbours(features, &self.tile, chosen);
-        block(features, &self.tile, &order, chosen);
+    /// Cycles of one thread, where others share them.
+    pub(super) fn shared(&self) -> Option<f64> {
+        if self.target.threads <= 1 {
+            return None;
+        }
+        let cycles = self.found().tile.duration(self.features, self.target);
+        (cycles >= THREADED).then_some(cycles)
+    }
+
+    /// Estimated cycles of one thread.
+    pub(super) fn cycles(&self) -> f64 {
+        let cycles = self.found().tile.cycles(self.features, self.target);
+        cycles.unwrap_or(f64::INFINITY)
+    }
+
+    pub(super) fn choose(&self, chosen: &mut Chosen) {
+        let Found { tile, apart } = self.found();
+        let order = order(self.features, tile, chosen.target);
+        arrange_apart(self.features, tile, &order, *apart, chosen);
+        let _ = neighbours(self.features, tile, chosen);
+        block(self.features, tile, &order, chosen);
     }
 }
 

@@ -55,9 +55,10 @@ const ASIDE: i64 = 4;
 /// One term past the end is worth reading for so many before it.
 const PAST: i64 = 8;
 
-/// Choose the loops of a blocked product, whose cycles are these where threads share it; None, with nothing
-/// chosen, where it is none.
-pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chosen) -> Option<()> {
+/// Choose the loops of a blocked product, which threads share as this plan's; None, with nothing chosen, where it is
+/// none.
+pub(super) fn choose(features: &Features, plan: &cpu::Plan, chosen: &mut Chosen) -> Option<()> {
+    let shared = plan.shared();
     let threads = shared.map_or(1, |_| chosen.target.threads as i64);
     let product = Product::of(features, threads, chosen.target)?;
     let mut fork = chosen.fork();

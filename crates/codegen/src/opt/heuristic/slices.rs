@@ -12,6 +12,7 @@ use crate::graph::bits;
 use crate::opt::cost::Tile;
 use crate::opt::features::{Access, Features, Mask};
 use monoglot_uop::{AxisType, Target};
+use std::cell::LazyCell;
 
 /// How many times as many cycles less is less by any estimate.
 const CLEAR: f64 = 0.9;
@@ -69,22 +70,23 @@ impl Slices {
     }
 
     pub(super) fn choose(&self, features: &Features, chosen: &mut Chosen) {
-        let across = self.across(features, chosen.target);
-        let within = self.by_run(features, Tile::single(features), chosen.target);
-        let least = within.1.min(across.1);
+        let target = chosen.target;
+        let across = LazyCell::new(|| self.across(features, target));
+        let within = self.by_run(features, Tile::single(features), target);
         // Where nothing is kept of a slice, what is staged for it is so for lanes alone.
         let most = match features.fills.is_empty() {
-            true => least * CLEAR,
+            true => within.1.min(across.1) * CLEAR,
             false => within.1,
         };
         if self.beside(features, most, chosen).is_some() {
             return;
         }
         // The tile is that of one thread: slices are many.
-        let (tile, _) = if within.1 < across.1 { within } else { across };
+        let within_slices = within.1 < across.1;
+        let tile = if within_slices { &within.0 } else { &across.0 };
         let left = |k: &usize| features.extent[*k] > tile.factor[*k];
         let loops: Vec<usize> = bits(self.apart & features.outer).filter(left).collect();
-        arrange(features, &tile, &loops, chosen);
+        arrange(features, tile, &loops, chosen);
     }
 
     /// Vectors along an axis of slices.

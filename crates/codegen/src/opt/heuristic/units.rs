@@ -58,5 +58,5 @@ fn arranged(
     }
     let features = tried.features()?;
     let plan = cpu::Plan::of(&features, tried.target);
-    product::choose(&features, plan.shared, tried)
+    product::choose(&features, &plan, tried)
 }
