@@ -2,7 +2,7 @@
 //! engine's counters, which are the process's: one test at a time.
 
 use monoglot::prelude::*;
-use monoglot::{Counters, counters, release_kept};
+use monoglot::{Counters, CustomOp, Output, counters, release_kept, scan};
 use std::sync::{Mutex, MutexGuard};
 
 /// What every test holds: the counts are of all threads.
@@ -303,5 +303,114 @@ fn short_lengths_are_lengths() -> Result<()> {
         &gradient[0].to_vec::<f32>()?,
         &want.to_vec::<f32>()?,
     );
+    Ok(())
+}
+
+/// What is copied from one device to another is as long as it is now: what lies behind it stays.
+#[test]
+fn devices_are_given_as_many_elements_as_there_are() -> Result<()> {
+    let _one = alone();
+    let other = Device::new("INTERP");
+    let own = Tensor::zeros([1]).device()?;
+    let back = |x: &Tensor| {
+        let doubled = (x * 2.0).contiguous();
+        let there = (x.to(other) * 2.0).contiguous();
+        (there + doubled.to(other)).to(own)
+    };
+    let step = jit(|x: Tensor| back(&x))?;
+    for n in [18, 4, 40, 1, 7, 18] {
+        let x = numbers(&[n]);
+        let want: Vec<f32> = x.to_vec::<f32>()?.iter().map(|v| v * 4.0).collect();
+        let varying = x.dynamic(0, 1..=40);
+        close("at once", n, &back(&varying).to_vec::<f32>()?, &want);
+        let got = step.call(&varying)?.to_vec::<f32>()?;
+        close("captured", n, &got, &want);
+    }
+    Ok(())
+}
+
+/// A step of a scan that gives what it was given copies it, as long as it is.
+#[test]
+fn a_scan_copies_as_many_elements_as_there_are() -> Result<()> {
+    let _one = alone();
+    let step = |(a, b): (Tensor, Tensor), x: Tensor| ((b.clone(), a * 0.5 + x), ());
+    let all = |x: &Tensor| {
+        let times = Tensor::new(&[1f32, 2., 3., 4., 5.], [5]);
+        let ((a, b), ()) = scan(step, (x * 2.0, x * 3.0), &times)?;
+        (a * 10.0 + b + x).to_vec::<f32>()
+    };
+    for n in [9, 30, 1, 40] {
+        let x = numbers(&[n]);
+        close("scan", n, &all(&x.dynamic(0, 1..=40))?, &all(&x)?);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_kernel_of_ones_own_is_over_one_axis_that_varies() -> Result<()> {
+    let _one = alone();
+    let sum = CustomOp::kernel("sum", |k| {
+        let [x, y] = [k.input(0), k.input(1)];
+        let i = k.range(x.shape()[0].clone());
+        let at = std::slice::from_ref(&i);
+        let value = &x.at(at) + &y.at(at);
+        Ok(k.output(0).at(at).store(&value).end(at))
+    });
+    for n in [18, 4, 40] {
+        let x = numbers(&[n]);
+        let want: Vec<f32> = x.to_vec::<f32>()?.iter().map(|v| v * 2.0 + 1.0).collect();
+        let varying = x.dynamic(0, 4..=200);
+        let length = varying.size(0)?;
+        let outputs = [Output::new((&length,), DType::F32)];
+        // The ones are of no device: they are made where they are wanted.
+        let [got] = sum.call(outputs, &[&(&varying * 2.0), &Tensor::ones((&length,))]);
+        close("sum", n, &got.to_vec::<f32>()?, &want);
+    }
+    Ok(())
+}
+
+/// What a program was captured for varies, and what it is given need not: it gives views of that.
+#[test]
+fn a_program_gives_views_of_what_it_was_given() -> Result<()> {
+    let _one = alone();
+    let views: [Program; 4] = [
+        |x| x.unsqueeze(1),
+        |x| x.flatten(0, 1),
+        |x| x.unflatten(1, [2, 3]),
+        |x| x.t(),
+    ];
+    for view in views {
+        let captured = jit(move |x: Tensor| view(&x))?;
+        let program = captured.program(&numbers(&[5, 6]).dynamic(0, 1..=8))?;
+        for n in [3, 8, 1] {
+            let x = numbers(&[n, 6]);
+            let want = view(&x);
+            for given in [x.clone(), x.dynamic(0, 1..=8), x.dynamic(0, 1..=9)] {
+                let got = program.call(&given)?.remove(0);
+                assert_eq!(got.shape()?, want.shape()?);
+                assert_eq!(got.to_vec::<f32>()?, want.to_vec::<f32>()?);
+            }
+        }
+    }
+    let writes = jit(|x: Tensor| {
+        x.assign(&x * 2.0);
+        x.unsqueeze(0)
+    })?;
+    let program = writes.program(&numbers(&[5, 6]).dynamic(0, 1..=8))?;
+    let short = numbers(&[3, 6]).contiguous();
+    short.realize()?;
+    let e = program.call(&short).expect_err("it has no room");
+    assert!(
+        e.to_string().contains("one that `dynamic` gives has"),
+        "{e}"
+    );
+    let roomy = numbers(&[3, 6]).dynamic(0, 1..=8);
+    program.call(&roomy)?;
+    let want: Vec<f32> = numbers(&[3, 6])
+        .to_vec::<f32>()?
+        .iter()
+        .map(|v| v * 2.0)
+        .collect();
+    assert_eq!(roomy.to_vec::<f32>()?, want);
     Ok(())
 }

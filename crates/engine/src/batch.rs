@@ -159,18 +159,19 @@ fn command(step: &Step, params: usize) -> Result<Option<Command>> {
         Action::Launch(kernel) => Work::Launch(kernel.clone()),
         Action::Copy {
             from,
+            count,
             element,
-            bytes,
             source,
         } => {
-            let (Some(start), Some(source)) = (from.as_int(), source) else {
+            let numbers = (from.as_int(), count.as_int(), source);
+            let (Some(start), Some(count), Some(source)) = numbers else {
                 return Ok(None);
             };
             if !open(*source)?.runs_at_once() || storages.len() != 2 {
                 return Ok(None);
             }
             storages[1].first += start * *element as i64;
-            Work::Copy(*bytes)
+            Work::Copy(count as usize * element)
         }
     };
     Ok(Some(Command {

@@ -682,8 +682,8 @@ impl Captured {
                 continue;
             }
             let view = self.outside(view, call)?;
-            let over = crate::run::leaf(&view).map(|leaf| (leaf, buffer.clone()));
-            out.push(Some(view.substitute(&over.into_iter().collect())));
+            let over = crate::run::leaf(&view).map(|leaf| given_for(leaf, buffer));
+            out.push(Some(view.substitute(&over.unwrap_or_default())));
         }
         Ok(out)
     }
@@ -755,6 +755,15 @@ fn standing(u: &UOp, edition: u64) -> Tried<Option<Standing>> {
     Ok(versions::read(&buffer)?.standing(offset, edition))
 }
 
+/// What takes the place of a leaf where a call was given this, of which lengths may be plain numbers.
+fn given_for(leaf: UOp, given: &UOp) -> FxHashMap<UOp, UOp> {
+    let dims = leaf.shape().iter().zip(given.shape().iter());
+    let others = dims.filter(|(own, other)| own != other);
+    let mut over: FxHashMap<UOp, UOp> = others.map(|(a, b)| (a.to_uop(), b.to_uop())).collect();
+    over.insert(leaf, given.clone());
+    over
+}
+
 impl Held {
     /// The storage of PARAM `p`, which is input `k`.
     fn input(
@@ -773,6 +782,15 @@ impl Held {
             && let Some(mut claim) = versions::claim(u)?
             && let Some(next) = next_version(u, u.shape())
         {
+            let room = claim.storage().bytes();
+            if room < bytes {
+                claim.withdraw();
+                let message = format!(
+                    "argument {k} is written and has a length that varies: a tensor of {room} bytes has no room for {bytes}; \
+                     one that `dynamic` gives has"
+                );
+                return Err(Error::argument("call", message).into());
+            }
             claim.promise(&next);
             // Who else holds it keeps its value, and this call writes a copy.
             if (call.advance)(k, u, &next) {

@@ -136,12 +136,12 @@ impl Executable {
 
 pub(crate) enum Action {
     Launch(Arc<dyn Kernel>),
-    /// Bytes of argument 1, which is on a device, from this element on, to argument 0. The element is an expression
-    /// of the variables among the arguments, by position.
+    /// So many elements of argument 1, which is on a device, from this one on, to argument 0. Both are expressions of the
+    /// variables among the arguments, by position.
     Copy {
         from: UOp,
+        count: UOp,
         element: usize,
-        bytes: usize,
         source: Option<Device>,
     },
 }
@@ -401,7 +401,7 @@ fn step(
     let device = kernel_device(call)?;
     if body.op() == Op::Copy {
         let part = &body.src()[0];
-        let from = part.dims_src(1)[0].to_uop();
+        let [from, count] = [1, 2].map(|k| part.dims_src(k)[0].to_uop());
         let element = part.dtype().bytes();
         let bytes = part.shape().max_len() as usize * element;
         let info = Arc::new(ProgramInfo {
@@ -412,8 +412,8 @@ fn step(
         return Ok(Step {
             action: Action::Copy {
                 from,
+                count,
                 element,
-                bytes,
                 source: args.get(1).and_then(UOp::device),
             },
             args: slots,

@@ -286,18 +286,18 @@ pub(crate) fn submit(
         }
         Action::Copy {
             from,
+            count: elements,
             element,
-            bytes,
             ..
         } => {
             count(|c| &c.copies);
             let args = (0..).zip(&step.args);
             let vars: Vec<(u64, i64)> = args.filter_map(|(k, a)| Some((k, word(a)?))).collect();
-            let start = from.sym_infer(&vars)? as usize * element;
+            let bytes = |n: &UOp| n.sym_infer(&vars).map(|n| n as usize * element);
             let (Some(to), Some(source)) = (storage(0)?, storage(1)?) else {
                 return Err(broken("engine", "a copy between values"));
             };
-            let Some(part) = source.slice(start, *bytes) else {
+            let Some(part) = source.slice(bytes(from)?, bytes(elements)?) else {
                 return Err(broken("engine", "a copy reads past the end of its source"));
             };
             report::step(step.device, &step.info, queues, |q| q.copy(&part, &to))

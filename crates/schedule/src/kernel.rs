@@ -248,27 +248,40 @@ fn copy(stored: &Stored, slot: usize) -> Result<Call> {
         .collect();
     let index = stored.value.src()[1].substitute(&zeros);
     let start = monoglot_uop::rules::symbolic().rewrite(&index)?;
-    let (start, args) = number_params(&start, vec![slot, from], |slot| slot as usize);
+    let (copy, args) = part_copy(&stored.node, &start, [slot, from], stored.device)?;
     Ok(Call {
-        callee: Callee::Copy(part_copy(&stored.node, &start, stored.device)?),
+        callee: Callee::Copy(copy),
         args,
         outs: 1,
         device: stored.device,
     })
 }
 
-/// What copies all of a value.
-pub(crate) fn whole_copy(value: &UOp, device: Device) -> Result<UOp> {
-    part_copy(value, &UOp::index_const(0), device)
+/// What copies all of a value, and its arguments: where to and from, and the variables that its lengths name.
+pub(crate) fn whole_copy(
+    value: &UOp,
+    ends: [usize; 2],
+    device: Device,
+) -> Result<(UOp, Vec<usize>)> {
+    part_copy(value, &UOp::index_const(0), ends, device)
 }
 
-/// What copies as many elements as a value has, from this one on.
-fn part_copy(value: &UOp, start: &UOp, device: Device) -> Result<UOp> {
+/// What copies as many elements as a value has, from this one on, and its arguments.
+fn part_copy(
+    value: &UOp,
+    start: &UOp,
+    ends: [usize; 2],
+    device: Device,
+) -> Result<(UOp, Vec<usize>)> {
+    let one = UOp::index_const(1);
+    let length = value.shape().iter().fold(one, |n, d| n * d.to_uop());
+    let length = monoglot_uop::rules::symbolic().rewrite(&length)?;
+    let (start, args) = number_params(start, ends.to_vec(), |slot| slot as usize);
+    let (length, args) = number_params(&length, args, |slot| slot as usize);
     let source = UOp::param(1, &Shape::of(&[i64::MAX >> 8]), value.dtype(), None);
-    let length = Dim::from(value.shape().max_len());
-    let part = source.shrink(&[Dim::of(start)], &Shape::new([length]))?;
+    let part = source.shrink(&[Dim::of(&start)], &Shape::new([Dim::of(&length)]))?;
     let place = Arg::Place(Some(device), Some(AddrSpace::Global));
-    Ok(UOp::new(Op::Copy, vec![part], place))
+    Ok((UOp::new(Op::Copy, vec![part], place), args))
 }
 
 /// The kernel of the program's buffers with canonical numbers for all that has one, and the buffer of each of its

@@ -61,13 +61,15 @@ pub(crate) fn looped(body: &Calls, info: ScanInfo, device: Device) -> Result<Arc
         });
     }
     for (to, from, value) in copies {
+        let (copy, args) = whole_copy(value, [from, from], device)?;
+        let place = |a: &usize| places[*a].expect("every buffer of a body has a place");
         calls.push(Inner {
-            callee: Callee::Copy(whole_copy(value, device)?),
+            callee: Callee::Copy(copy),
             outs: 1,
-            args: vec![
-                to,
-                places[from].expect("every buffer of a body has a place"),
-            ],
+            args: [to]
+                .into_iter()
+                .chain(args[1..].iter().map(place))
+                .collect(),
         });
     }
     let variables = body.params.iter().filter(|(_, p)| p.is_variable());

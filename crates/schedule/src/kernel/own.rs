@@ -84,7 +84,8 @@ impl Pending<'_> {
 
 /// The kernel with storage of one axis, as those that fall out of a graph have it.
 fn flat(kernel: &UOp) -> UOp {
-    let param = |u: &UOp| u.op() == Op::Param && u.addrspace().is_some() && u.shape().len() != 1;
+    let other = |shape: &Shape| shape.ints().is_none_or(|dims| dims.len() != 1);
+    let param = |u: &UOp| u.op() == Op::Param && u.addrspace().is_some() && other(u.shape());
     kernel.rebuild(
         &FxHashMap::default(),
         |_| true,
