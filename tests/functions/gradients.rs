@@ -201,3 +201,67 @@ fn gradients_of_gradients_of_functions_in_doubles() -> Result<()> {
     }
     Ok(())
 }
+
+/// What a user's own derivative reads besides, stored or not, is given to the derivatives of functions, of their
+/// checkpoints and of scans; what flows to it flows on.
+#[test]
+fn rules_of_ones_own_read_what_they_like() -> Result<()> {
+    let stored = Tensor::new(&[2f32, 3., 4.], [3]);
+    stored.realize()?;
+    let weight = Tensor::new(&[5f32, 2., 3.], [3]).parameter();
+    let made = &stored * 2.0;
+    for (table, name) in [
+        (&stored, "stored"),
+        (&weight, "a parameter"),
+        (&made, "made"),
+    ] {
+        let read = table.clone();
+        let double = CustomOp::kernel("double", |k| {
+            let x = k.input(0);
+            let i = k.range(x.shape()[0].clone());
+            let at = std::slice::from_ref(&i);
+            Ok(k.output(0).at(at).store(&(x.at(at) * 2.0)).end(at))
+        })
+        .with_gradient(move |b| Ok(vec![Some(&b.gradients[0] * &read)]));
+        let one = |x: &Tensor| {
+            let [y] = double.call([Output::new([3], DType::F32)], &[x]);
+            y
+        };
+        let x = Tensor::new(&[1f32, 2., 3.], [3]).parameter();
+        let along = Tensor::new(&[1f32, 10., 100.], [3]);
+        let twice = |x: &Tensor| {
+            let step = |h: Tensor, _: Tensor| (one(&h), ());
+            scan(step, x.clone(), &Tensor::ones([2, 1])).map(|(h, ())| h)
+        };
+        let ways: [(&str, i32, &dyn Fn(&Tensor) -> Result<Tensor>); 4] = [
+            ("plain", 1, &|x| Ok(one(x))),
+            ("function", 1, &|x| function(one).call((x,))),
+            ("checkpoint", 1, &|x| function(one).checkpoint().call((x,))),
+            ("scan", 2, &twice),
+        ];
+        for (way, times, f) in ways {
+            let g = (f(&x)? * &along).sum(.., false).gradient(&[&x])?.remove(0);
+            let want: Vec<f32> = table
+                .to_vec::<f32>()?
+                .iter()
+                .map(|t| t.powi(times))
+                .collect();
+            let want: Vec<f32> = want
+                .iter()
+                .zip([1., 10., 100.])
+                .map(|(t, v)| t * v)
+                .collect();
+            assert_eq!(g.to_vec::<f32>()?, want, "{name} {way}");
+            // What flows to the table through the derivative: along, times what is left of the power.
+            let Ok(second) = g.sum(.., false).gradient(&[table]) else {
+                assert_ne!(name, "a parameter", "{way}");
+                continue;
+            };
+            let rest = table.to_vec::<f32>()?;
+            let left = rest.iter().map(|t| times as f32 * t.powi(times - 1));
+            let want: Vec<f32> = left.zip([1., 10., 100.]).map(|(t, v)| t * v).collect();
+            assert_eq!(second[0].to_vec::<f32>()?, want, "{name} {way} twice");
+        }
+    }
+    Ok(())
+}

@@ -130,6 +130,38 @@ fn banded(op: ReduceOp, [a, b, d]: [i64; 3]) -> UOp {
     sink(&[out.store(&fold.reduce_ranges(op, &r[2..])).end(&r[..2])])
 }
 
+/// A sum whose loop is cut in two, where a mask holds and where it may not, goes on in the same registers.
+#[test]
+fn parts_of_a_sum_go_on_in_its_registers() {
+    let rows = split(0, 8, AxisType::Upcast, false);
+    let columns = split(1, 8, AxisType::Upcast, false);
+    let opts = [columns, rows];
+    let registers = |kernel: &UOp, target: &Target| {
+        let (program, _) = lower_for(kernel, target, Some(&opts)).expect("a kernel");
+        let list = program.src()[1].src();
+        let own = |u: &&UOp| u.op() == Op::Buffer && u.addrspace() == Some(AddrSpace::Reg);
+        let loops = list.iter().filter(|u| u.op() == Op::Range).count();
+        [list.iter().filter(own).count(), loops]
+    };
+    for device in devices() {
+        for op in [ReduceOp::Add, ReduceOp::Max] {
+            let r = ranges(&[40, 8], &[64]);
+            let at = [&r[0], &r[2], &r[1]].map(UOp::clone);
+            let x = param(1, &[40, 64, 8], DType::F32).at(&at);
+            let out = param(0, &[40, 8], DType::F32).at(&r[..2]);
+            let of = |value: &UOp| {
+                let store = out.store(&value.reduce_ranges(op, &r[2..]));
+                registers(&sink(&[store.end(&r[..2])]), device.target())
+            };
+            let identity = UOp::constant(op.identity(DType::F32), DType::F32);
+            let below = r[2].lt(&(&r[0] + 1));
+            let [whole, parts] = [of(&x), of(&below.select(&x, &identity))];
+            assert!(parts[1] > whole[1], "{} {op:?}", device.device());
+            assert_eq!(parts[0], whole[0], "{} {op:?}", device.device());
+        }
+    }
+}
+
 #[test]
 fn loops_end_where_masks_do() {
     let rows = split(0, 8, AxisType::Upcast, false);

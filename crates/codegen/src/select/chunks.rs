@@ -3,6 +3,7 @@
 //! operands of one shape correspond chunk by chunk.
 
 use super::blocks;
+use super::chains::Chains;
 use super::epilogue;
 use super::layout::{self, Layout, is_index_arithmetic};
 use super::table::{Axes, Table, is_fragment};
@@ -22,6 +23,8 @@ pub(super) struct Devectorise<'a> {
     pub(super) carried: FxHashSet<UOp>,
     /// REDUCEs whose results are lanes of the last axis.
     pub(super) transposed: FxHashSet<UOp>,
+    /// Parts of sums that go on.
+    pub(super) chains: Chains,
     /// Values, by node.
     pub(super) data: Vec<Vec<UOp>>,
     /// Index arithmetic, by node: the value where all steps are taken back, over the other axes.
@@ -67,11 +70,13 @@ pub(super) fn devectorise(kernel: &UOp, target: &Target) -> Result<UOp> {
         target,
         carried,
         transposed,
+        chains: Chains::default(),
         data: vec![Vec::new(); n],
         bases: vec![Vec::new(); n],
         effect: vec![None; n],
         slot: slot.unwrap_or(0),
     };
+    d.chains = d.chains();
     for i in 0..n {
         d.node(i)?;
     }
@@ -124,8 +129,11 @@ impl Devectorise<'_> {
             _ => {}
         }
         let demand = self.layout.demand[i];
-        if demand.data && self.data[i].is_empty() {
-            self.data[i] = self.evaluate(i)?;
+        if demand.data && self.data[i].is_empty() && !self.chains.passes(i) {
+            self.data[i] = match self.chains.last(i) {
+                Some(last) => self.data[last].clone(),
+                None => self.evaluate(i)?,
+            };
         }
         if demand.index {
             self.bases[i] = self.base(i)?;

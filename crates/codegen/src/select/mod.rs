@@ -5,6 +5,7 @@
 mod access;
 mod across;
 mod blocks;
+mod chains;
 mod chunks;
 mod dot;
 mod epilogue;

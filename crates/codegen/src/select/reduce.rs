@@ -3,6 +3,7 @@
 //! are kept apart inside the loop and folded by halves after it; other unrolled steps are folded in
 //! order. Invariant: accumulators are set again whenever the loops around the reduction turn.
 
+use super::chains::Chains;
 use super::chunks::Devectorise;
 use super::layout::{fuses, takes_in};
 use super::table::Axes;
@@ -30,7 +31,25 @@ struct Fold {
     result: Axes<u32>,
 }
 
+impl Fold {
+    /// Whether another one may go on in the registers of this.
+    fn keeps_as(&self, other: &Fold) -> bool {
+        let plain = |f: &Fold| !f.carried && !f.transposed;
+        let same = self.kept == other.kept && self.result == other.result;
+        same && self.op == other.op && [self, other].into_iter().all(plain)
+    }
+}
+
 impl Devectorise<'_> {
+    /// The parts of this kernel's sums that go on.
+    pub(super) fn chains(&self) -> Chains {
+        let alike = |a: usize, b: usize| self.fold(a).keeps_as(&self.fold(b));
+        match self.layout.tiled {
+            None => Chains::of(self.t, &self.layout.demand, alike),
+            Some(_) => Chains::default(),
+        }
+    }
+
     fn fold(&self, i: usize) -> Fold {
         let t = self.t;
         let value = t.src[i][0] as usize;
@@ -140,7 +159,15 @@ impl Devectorise<'_> {
         // Set before the loop, inside the loops around it.
         let around = members.iter().fold(0, |m, &i| m | t.loops[i as usize]);
         let outer: Vec<UOp> = t.open(around).cloned().collect();
-        let homes: Vec<Vec<UOp>> = folds.iter().map(|f| self.registers(f)).collect();
+        let begun: Vec<Option<(Vec<UOp>, UOp)>> =
+            (folds.iter().map(|f| self.chains.begun(f.node).cloned())).collect();
+        let mut homes: Vec<Vec<UOp>> = Vec::with_capacity(folds.len());
+        for (f, begun) in folds.iter().zip(&begun) {
+            homes.push(match begun {
+                Some((registers, _)) => registers.clone(),
+                None => self.registers(f),
+            });
+        }
         // What sums carry has accumulators of its own, after those of the sums.
         let mut lost: Vec<Vec<UOp>> = Vec::with_capacity(folds.len());
         for f in &folds {
@@ -151,12 +178,17 @@ impl Devectorise<'_> {
             });
         }
         let mut stores = Vec::new();
-        for ((f, list), lost) in folds.iter().zip(&homes).zip(&lost) {
+        for (((f, list), lost), begun) in folds.iter().zip(&homes).zip(&lost).zip(&begun) {
             let place = |register: &UOp| {
-                let dtype = register.dtype();
-                let identity = UOp::constant(f.op.identity(dtype), dtype);
-                let empty = first_place(&register.after(&outer));
-                let set = empty.store(&splat(&identity, lanes(&empty).max(1)));
+                let set = begun.as_ref().map_or_else(
+                    || {
+                        let dtype = register.dtype();
+                        let identity = UOp::constant(f.op.identity(dtype), dtype);
+                        let empty = first_place(&register.after(&outer));
+                        empty.store(&splat(&identity, lanes(&empty).max(1)))
+                    },
+                    |(_, done)| done.clone(),
+                );
                 first_place(&register.after(&[&[set], &ranges[..]].concat()))
             };
             let places: Vec<UOp> = list.iter().chain(lost).map(place).collect();
@@ -181,6 +213,10 @@ impl Devectorise<'_> {
             .rev()
             .fold(group(stores), |body, r| body.end(std::slice::from_ref(r)));
         for ((f, list), lost) in folds.iter().zip(&homes).zip(&lost) {
+            if self.chains.passes(f.node) {
+                self.chains.leave(f.node, list, &done);
+                continue;
+            }
             let read = |register: &UOp| {
                 let after = register.after(std::slice::from_ref(&done));
                 node(Op::Load, [first_place(&after)])

@@ -4,7 +4,8 @@
 //! way (`kept`), which are values of the call besides (`merge_functions` makes one call of the two). Of a call that
 //! says so (`Recompute`) nothing is kept: the derivative begins with the arguments.
 
-use super::{gradients, kept::kept, scans};
+use super::kept::{brought, kept};
+use super::{gradients, scans};
 use crate::arg::{Arg, Recompute};
 use crate::error::Result;
 use crate::function::{abstracted, call_as, params};
@@ -44,13 +45,15 @@ struct Backward {
 }
 
 /// What a derivative takes.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Taken {
     Argument(usize),
     /// What flows to a value.
     Seed(usize),
     /// A value of the first body.
     Value(usize),
+    /// What a rule of a user brings along.
+    Outside(UOp),
 }
 
 impl Calls {
@@ -101,10 +104,11 @@ impl Calls {
             return Ok(());
         }
         let values = call_as(&backward.forward, arguments, function.arg().clone())?;
-        let taken = |t: &Taken| match *t {
-            Taken::Argument(k) => Some(arguments[k].clone()),
-            Taken::Seed(i) => seeds[i].clone(),
-            Taken::Value(i) => Some(values[i].clone()),
+        let taken = |t: &Taken| match t {
+            Taken::Argument(k) => Some(arguments[*k].clone()),
+            Taken::Seed(i) => seeds[*i].clone(),
+            Taken::Value(i) => Some(values[*i].clone()),
+            Taken::Outside(u) => Some(u.clone()),
         };
         let taken: Vec<UOp> = backward.arguments.iter().filter_map(taken).collect();
         let gradients = call_as(&backward.body, &taken, like)?;
@@ -153,11 +157,12 @@ impl Backward {
             }
             place.insert(kept, Taken::Value(at));
         }
-        let named: Vec<UOp> = place.keys().cloned().collect();
+        let named: Vec<UOp> = place.keys().cloned().chain(brought(&wanted)).collect();
         let made = abstracted(&wanted, &named)?;
+        let taken = |a: UOp| place.get(&a).cloned().unwrap_or(Taken::Outside(a));
         Ok(Backward {
             body: made.body,
-            arguments: made.arguments.iter().map(|a| place[a]).collect(),
+            arguments: made.arguments.into_iter().map(taken).collect(),
             of,
             forward: UOp::new(Op::Tuple, Srcs::from(forward), Arg::None),
         })

@@ -28,6 +28,17 @@ const LONG: f64 = 6.0;
 /// By how many hundredths what follows from long work costs less, in a loop.
 const WORTH: i64 = 40;
 
+/// What gradients read of neither a body nor what flows to its values, as large as it is: rules of a user bring it along.
+pub(super) fn brought(gradients: &[UOp]) -> Vec<UOp> {
+    let is = |u: &UOp| {
+        let below = u.ops_below();
+        let apart = below.contains(Op::Buffer) && !below.contains(Op::Param);
+        apart && !u.op().is_void() && u.shape().ints().is_some()
+    };
+    let all = ordered(gradients, |u| if is(u) { &[] } else { own_sources(u) });
+    all.into_iter().filter(|u| is(u)).cloned().collect()
+}
+
 /// The nodes of a body that are kept; `looped` says that the body is a step of a loop.
 pub(super) fn kept(gradients: &[UOp], body: &UOp, looped: bool) -> Vec<UOp> {
     let mut forward_nodes = ordered(std::slice::from_ref(body), own_sources);

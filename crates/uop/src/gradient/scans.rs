@@ -6,7 +6,7 @@
 //! time (`kept`), which the first scan gathers besides.
 
 use super::gradients;
-use super::kept::kept;
+use super::kept::{brought, kept};
 use crate::arg::{Arg, ScanInfo};
 use crate::error::Result;
 use crate::function::{abstracted, abstracted_behind, params, scan};
@@ -128,6 +128,7 @@ pub(super) fn flow(
         .chain(own.iter().flatten())
         .chain(&first)
         .cloned()
+        .chain(brought(&next))
         .collect();
     let mut same: Vec<UOp> = Vec::new();
     let mut lines: Vec<UOp> = Vec::new();
@@ -156,9 +157,9 @@ pub(super) fn flow(
             Slice::Gathered(i) => Some(gathered[i].clone()),
         });
     }
-    for p in &same {
-        let slot = p.buffer_arg().map(|b| b.slot as usize);
-        taken.extend(slot.and_then(|k| arguments.get(k)).cloned());
+    for u in same {
+        let slot = own.iter().position(|p| p.as_ref() == Some(&u));
+        taken.push(slot.map_or(u, |k| arguments[k].clone()));
     }
     let back = ScanInfo {
         carries,
