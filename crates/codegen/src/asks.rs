@@ -1,10 +1,10 @@
 //! What passes that ask ahead share: lines that are asked for by a LOAD whose place is LOCAL, and whose value nobody needs.
 //! Flows in: what reads, and how much later; flows out: what asks, and the list with it. Invariant: no value is another one.
 
-use crate::graph::node;
+use crate::graph::{Srcs, node};
 use crate::streams::place;
 use monoglot_uop::linear::address;
-use monoglot_uop::marks::NodeMap;
+use monoglot_uop::marks::{NodeMap, NodeSet};
 use monoglot_uop::rules::Affine;
 use monoglot_uop::{AddrSpace, Arg, Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -187,15 +187,15 @@ impl<'a> Asks<'a> {
 }
 
 /// A LINEAR with constants before all else and other instructions behind those at these places, each once.
-pub(crate) fn insert(linear: UOp, numbers: Vec<UOp>, mut after: FxHashMap<usize, Vec<UOp>>) -> UOp {
-    let mut list = numbers;
+pub(crate) fn insert(linear: UOp, numbers: Vec<UOp>, after: FxHashMap<usize, Vec<UOp>>) -> UOp {
+    let mut list: Vec<&UOp> = numbers.iter().collect();
     for (i, u) in linear.src().iter().enumerate() {
-        list.push(u.clone());
-        list.extend(after.remove(&i).into_iter().flatten());
+        list.push(u);
+        list.extend(after.get(&i).into_iter().flatten());
     }
-    let mut seen: FxHashSet<UOp> = FxHashSet::default();
-    list.retain(|u| seen.insert(u.clone()));
-    linear.with_src(list)
+    let mut seen = NodeSet::new();
+    list.retain(|u| seen.insert(u));
+    linear.with_src(list.into_iter().cloned().collect::<Srcs>())
 }
 
 /// What asks for the line of an element, if there is one, and the constant that it needs.

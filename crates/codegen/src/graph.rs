@@ -18,9 +18,9 @@ pub(crate) fn node(op: Op, src: impl IntoIterator<Item = UOp>) -> UOp {
 /// A graph rebuilt from its sources up: what `new` makes of each node and of what its sources became.
 /// Nodes are visited in the order of `toposort`.
 pub(crate) fn rebuild(root: &UOp, mut new: impl FnMut(&UOp, Srcs) -> Result<UOp>) -> Result<UOp> {
-    let topo = root.toposort();
+    let topo = root.nodes();
     let mut done: NodeMap<&UOp, UOp> = NodeMap::with_capacity(topo.len());
-    for u in &topo {
+    for u in topo {
         let node = new(u, u.src().iter().map(|s| done[s].clone()).collect())?;
         done.insert(u, node);
     }
@@ -77,9 +77,9 @@ pub(crate) fn sorted(
 ) -> (Vec<UOp>, Vec<SmallVec<[u32; 4]>>) {
     // By node, as which it was met; by that, where it stands.
     let mut met: NodeMap<&UOp, u32> = NodeMap::with_capacity(256);
-    let mut place: Vec<u32> = Vec::new();
-    let mut nodes: Vec<UOp> = Vec::new();
-    let mut src = Vec::new();
+    let mut place: Vec<u32> = Vec::with_capacity(256);
+    let mut nodes: Vec<UOp> = Vec::with_capacity(256);
+    let mut src = Vec::with_capacity(256);
     let mut stack: Vec<(&UOp, Option<u32>)> = vec![(root, None)];
     while let Some((u, ready)) = stack.pop() {
         let sources = operands(u);

@@ -50,7 +50,7 @@ pub(crate) fn describe(kernel: &UOp, linear: &UOp, target: &Target) -> ProgramIn
         }
     }
     // Arguments that simplification left unused are passed all the same.
-    for p in kernel.toposort().iter().filter(|u| u.op() == Op::Param) {
+    for p in kernel.nodes().into_iter().filter(|u| u.op() == Op::Param) {
         let Some(b) = p.buffer_arg() else { continue };
         let slot = b.slot as usize;
         match b.addrspace {

@@ -351,7 +351,7 @@ impl Cut {
             };
             let mut over = FxHashMap::from_iter([(self.range.clone(), counter)]);
             // What is folded in each turn is folded in two loops now, which are closed once each.
-            for u in value.toposort() {
+            for u in value.nodes() {
                 if u.op() != Op::Reduce || !u.ranges().contains(&self.range) {
                     continue;
                 }

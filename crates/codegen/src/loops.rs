@@ -64,8 +64,8 @@ pub(crate) fn kind(r: &UOp) -> AxisType {
 /// The least number that no range of the kernel has.
 pub(crate) fn next_id(kernel: &UOp) -> u32 {
     kernel
-        .toposort()
-        .iter()
+        .nodes()
+        .into_iter()
         .filter_map(UOp::range_arg)
         .map(|(id, _)| id + 1)
         .max()
@@ -81,7 +81,7 @@ pub(crate) fn fresh(r: &UOp, axis: AxisType, id: &mut u32) -> UOp {
 /// storage, and after a barrier every thread folds all of them.
 fn group_reduce(kernel: &UOp) -> Result<UOp> {
     let group = |u: &UOp| is_axis(u, &[AxisType::GroupReduce]);
-    if !kernel.toposort().iter().any(group) {
+    if !kernel.nodes().into_iter().any(group) {
         return Ok(kernel.clone());
     }
     let mut id = next_id(kernel);

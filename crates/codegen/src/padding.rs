@@ -45,7 +45,7 @@ pub(crate) fn settle(kernel: &UOp) -> Result<UOp> {
 /// The kernel with what is told of each such choice and its sources.
 fn each(kernel: &UOp, new: impl Fn(&UOp, Srcs) -> UOp) -> Result<UOp> {
     let is_padding = |u: &UOp| *u.arg() == Arg::Padding;
-    if !kernel.ops_below().contains(Op::Where) || !kernel.toposort().iter().any(is_padding) {
+    if !kernel.ops_below().contains(Op::Where) || !kernel.nodes().into_iter().any(is_padding) {
         return Ok(kernel.clone());
     }
     rebuild(kernel, |u, src| {

@@ -61,7 +61,7 @@ pub(crate) fn peel(kernel: &UOp) -> Result<UOp> {
     let mut all: FxHashMap<UOp, Sure> = closed.into_iter().filter_map(sure).collect();
     while let Some(most) = all.values().map(|s| s.nested).max() {
         let new = in_parts(kernel, &all)?;
-        let loops = new.toposort().iter().filter(|u| is_loop(u)).count();
+        let loops = new.nodes().into_iter().filter(|u| is_loop(u)).count();
         if loops <= LOOPS {
             let known = rules::kernel().rewrite(&new)?;
             let settled = rebuild(&known, |u, src| Ok(settled(u, src)))?;
@@ -126,21 +126,26 @@ impl Sure {
             nested: 0,
         };
         for u in by {
-            let body = u.src()[0].toposort();
-            let inside: Vec<&UOp> = body.iter().filter(|n| n.ranges().contains(range)).collect();
+            let body = u.src()[0].nodes();
+            let inside: Vec<&UOp> = body
+                .iter()
+                .copied()
+                .filter(|n| n.ranges().contains(range))
+                .collect();
             let loops = u.src()[1..].iter().filter(|r| is_loop(r)).count();
             // Storage that a loop inside fills would be filled by each part's own.
             let closed = inside.iter().filter(|n| closes(n));
             let closed = closed.flat_map(|n| &n.src()[1..]);
             let own: FxHashSet<&UOp> = closed.chain([range]).collect();
-            let fills = |n: &UOp| n.op() == Op::After && n.ranges().iter().any(|r| own.contains(r));
+            let fills =
+                |n: &&UOp| n.op() == Op::After && n.ranges().iter().any(|r| own.contains(r));
             let fills = body.iter().any(fills);
             // A loop inside that begins or ends where this one's turn says.
             let told = inside.iter().any(|n| n.op() == Op::Range && *n != range);
             // Loops inside are copied with it, and those beside it are not.
             let nested = inside.iter().filter(|n| closes(n)).count();
             sure.nested = sure.nested.max(nested);
-            let beside = |n: &UOp| closes(n) && !n.ranges().contains(range);
+            let beside = |n: &&UOp| closes(n) && !n.ranges().contains(range);
             let mixed = nested > 0 && body.iter().any(beside);
             if loops > 1 || fills || told || mixed || overwrites(&inside) || size(&inside) > NODES {
                 return None;

@@ -32,8 +32,8 @@ pub(crate) fn next_slot(kernel: &UOp) -> u64 {
     if !kernel.ops_below().contains(Op::Buffer) {
         return 0;
     }
-    let nodes = kernel.toposort();
-    let slots = nodes.iter().filter(|u| is_scratch(u));
+    let nodes = kernel.nodes();
+    let slots = nodes.into_iter().filter(|u| is_scratch(u));
     slots
         .filter_map(UOp::buffer_arg)
         .map(|b| b.slot + 1)
@@ -197,7 +197,7 @@ pub(crate) fn spread(kernel: &UOp) -> UOp {
     if !kernel.ops_below().contains(Op::Buffer) {
         return kernel.clone();
     }
-    let nodes = kernel.toposort();
+    let nodes = kernel.nodes();
     let mut around: FxHashMap<&UOp, Vec<UOp>> = FxHashMap::default();
     for store in nodes.iter().filter(|u| u.op() == Op::Store) {
         let address = &store.src()[0];
@@ -268,7 +268,7 @@ pub(crate) fn copied(root: &UOp, mut map: FxHashMap<UOp, UOp>, slot: &mut u64) -
     }
     let inside = |u: &UOp| u.ranges().iter().any(|r| ranges.contains(r));
     if root.ops_below().contains(Op::Buffer) {
-        for u in root.toposort() {
+        for u in root.nodes() {
             let storage = scratch_of(&u).filter(|_| u.op() == Op::After && inside(&u));
             let Some((storage, b)) = storage.and_then(|s| Some((s, s.buffer_arg()?))) else {
                 continue;

@@ -19,6 +19,11 @@ impl UOp {
         self.toposort_gated(|_| true)
     }
 
+    /// As `toposort`, without owning the nodes.
+    pub fn nodes(&self) -> Vec<&UOp> {
+        ordered(std::slice::from_ref(self), |u| u.src())
+    }
+
     /// As `toposort`, entering only the sources of nodes for which `enter` holds.
     pub fn toposort_gated(&self, enter: impl Fn(&UOp) -> bool) -> Vec<UOp> {
         toposort_many(std::slice::from_ref(self), enter)

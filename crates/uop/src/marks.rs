@@ -226,7 +226,8 @@ impl<K: AsRef<UOp>, V> Extend<(K, V)> for NodeMap<K, V> {
 
 impl<K: AsRef<UOp>, V> FromIterator<(K, V)> for NodeMap<K, V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        let mut map = NodeMap::new();
+        let entries = entries.into_iter();
+        let mut map = NodeMap::with_capacity(entries.size_hint().0);
         map.extend(entries);
         map
     }

@@ -235,7 +235,7 @@ struct Estimate<'a> {
     /// Axes of which the tile has more than one element.
     unrolled: Mask,
     /// Iterations left, by axis.
-    turns: SmallVec<[f64; 8]>,
+    turns: SmallVec<[f64; 16]>,
     /// Axes that reductions close.
     closed: Mask,
     /// The axis of lanes of what comes after sums across lanes.

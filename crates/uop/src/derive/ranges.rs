@@ -25,23 +25,26 @@ fn known(u: &UOp) -> Option<&Ranges> {
 fn open(u: &UOp) -> Ranges {
     let closes = matches!(u.op(), Op::End | Op::Reduce);
     let closed = &u.src()[if closes { 1 } else { u.src().len() }..];
+    let sources = || u.src().iter().filter_map(known);
+    sources().for_each(|below| crate::effort::visited(below.len()));
+    // Mostly one source has all that the others have.
+    let longest = sources().max_by_key(|below| below.len());
+    if let Some(longest) = longest.filter(|_| closed.is_empty() && u.op() != Op::Range)
+        && sources().all(|below| below.iter().all(|r| longest.contains(r)))
+    {
+        return longest.clone();
+    }
     let mut all: Vec<UOp> = Vec::new();
-    let mut last: Option<&Ranges> = None;
     // A loop's bounds may vary with one around it, whatever its body does.
-    for below in u.src().iter().filter_map(known) {
-        crate::effort::visited(below.len());
-        for r in below.iter() {
-            if !closed.contains(r) && !all.contains(r) {
-                all.push(r.clone());
-            }
+    for r in sources().flat_map(|below| below.iter()) {
+        if !closed.contains(r) && !all.contains(r) {
+            all.push(r.clone());
         }
-        last = Some(below);
     }
     if u.op() == Op::Range {
         all.push(u.clone());
     }
     all.sort_by_key(|r| r.range_arg().unwrap_or((u32::MAX, AxisType::Loop)));
-    last.filter(|s| s[..] == all[..])
-        .cloned()
-        .unwrap_or_else(|| all.into())
+    let same = sources().find(|below| below[..] == all[..]);
+    same.cloned().unwrap_or_else(|| all.into())
 }

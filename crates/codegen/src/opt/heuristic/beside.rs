@@ -27,6 +27,10 @@ const LINE: i64 = 64;
 const SHORT: i64 = 32;
 /// How many times as many cycles fewer of them may take.
 const GAIN: f64 = 0.95;
+/// The same of fewer yet, where twice as many again may gain half as much once more.
+const FURTHER: f64 = 1.0 - 2.0 * (1.0 - GAIN);
+/// How many times as many cycles as without them one vector may take, as two take half of that at best.
+const HOPE: f64 = 2.0;
 
 impl Slices {
     /// Choose lanes along an axis of slices; None, with nothing chosen, where that takes no less than so many cycles, those
@@ -51,13 +55,16 @@ impl Slices {
                 continue;
             };
             // As few vectors as do: what is kept is smaller.
-            let better = others[1..].last().is_none_or(|o| cycles < o.1 * GAIN);
+            let fewer = others[1..].last().map_or(f64::INFINITY, |o| o.1);
             others.push((factor.to_string(), cycles));
-            if !better {
+            if cycles >= fewer * GAIN {
                 break;
             }
             if cycles < best.as_ref().map_or(most, |b| b.0 * GAIN) {
                 best = Some((cycles, fork, features, tile));
+            }
+            if cycles >= fewer * FURTHER || cycles > most * HOPE {
+                break;
             }
         }
         let (cycles, fork, features, tile) = best?;

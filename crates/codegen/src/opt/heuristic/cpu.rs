@@ -406,7 +406,7 @@ pub(super) struct Estimates<'a> {
 }
 
 /// A tile: its factors, and the axes of its vectors.
-type Known = (SmallVec<[i64; 8]>, Option<usize>, Mask);
+type Known = (SmallVec<[i64; 16]>, Option<usize>, Mask);
 
 impl<'a> Estimates<'a> {
     pub(super) fn new(features: &'a Features, target: &'a Target) -> Estimates<'a> {
@@ -429,7 +429,7 @@ impl<'a> Estimates<'a> {
 
     /// Cycles of the kernel where so many threads share it.
     pub(super) fn shared_by(&self, threads: i64, tile: &Tile) -> Option<f64> {
-        let key = (tile.factor.as_slice().into(), tile.lane, tile.beside);
+        let key = (SmallVec::from_slice(&tile.factor), tile.lane, tile.beside);
         let mut known = self.known.borrow_mut();
         let estimate = known
             .entry(key)
