@@ -424,3 +424,30 @@ fn loops_within_loops_are_saved_with_what_they_check() -> Result<()> {
     assert!(e.contains('5'), "{e}");
     Ok(())
 }
+
+/// Copies to another device are as long as what is given; what a function stores by itself has no length but its own.
+#[test]
+fn copies_of_lengths_that_vary_are_saved() -> Result<()> {
+    let place = Place::new("copies");
+    let other = Device::new("INTERP");
+    let twice = jit(move |x: Tensor| {
+        let own = (&x * 2.0).contiguous();
+        ((x.to(other) * 2.0).contiguous() + own.to(other)) * 1.0
+    })?;
+    let program = twice.program(&Tensor::ones([5]).dynamic(0, 1..=40))?;
+    program.save(place.path())?;
+    let loaded = monoglot::Program::load(place.path())?;
+    for n in [18u16, 4, 40, 1] {
+        let x: Vec<f32> = (0..n).map(f32::from).collect();
+        let want: Vec<f32> = x.iter().map(|v| v * 4.0).collect();
+        let x = Tensor::new(&x, [i64::from(n)]);
+        for program in [&program, &loaded] {
+            assert_eq!(program.call(&x)?[0].to_vec::<f32>()?, want, "{n}");
+        }
+    }
+    let stores = jit(|x: Tensor| x.parameter() * 2.0)?;
+    let program = stores.program(&Tensor::ones([5]).dynamic(0, 1..=40))?;
+    let e = program.save(place.path()).expect_err("it varies");
+    assert!(e.to_string().contains("its length varies"), "{e}");
+    Ok(())
+}

@@ -85,7 +85,7 @@ impl Program {
     ///
     /// # Errors
     /// `Io` where that cannot be written, or where the folder holds something else; `Unsupported` where the
-    /// program has a part that cannot be written.
+    /// program has a part that cannot be written; `Argument` where its function stores what has a length that varies.
     #[track_caller]
     pub fn save(&self, folder: impl AsRef<Path>) -> Result<()> {
         let here = Location::caller();
@@ -137,6 +137,11 @@ impl Program {
         let mut named = Vec::with_capacity(constants.len());
         for (k, u) in constants.into_iter().enumerate() {
             let name = constant(k, &all);
+            if u.shape().ints().is_none() {
+                let message =
+                    format!("{name} is stored by the function itself, and its length varies");
+                return Err(Error::argument("save", message));
+            }
             let device = u.device().unwrap_or_else(engine::default_device);
             named.push(SavedOwn {
                 name: name.clone(),
