@@ -43,7 +43,11 @@ impl Fold {
 impl Devectorise<'_> {
     /// The parts of this kernel's sums that go on.
     pub(super) fn chains(&self) -> Chains {
-        let alike = |a: usize, b: usize| self.fold(a).keeps_as(&self.fold(b));
+        let alike = |a: usize, b: usize| {
+            let [a, b] = [a, b].map(|i| self.fold(i));
+            // Where masks of the next part leave too few registers, sums of both would be in memory.
+            a.keeps_as(&b) && self.count(&a.kept) * 2 <= self.target.registers
+        };
         match self.layout.tiled {
             None => Chains::of(self.t, &self.layout.demand, alike),
             Some(_) => Chains::default(),
