@@ -309,6 +309,11 @@ impl AdamW {
     pub fn betas(self, first: f64, second: f64) -> AdamW {
         AdamW(self.0.betas(first, second))
     }
+
+    /// With this ε.
+    pub fn eps(self, eps: f64) -> AdamW {
+        AdamW(self.0.eps(eps))
+    }
 }
 
 impl Optimizer for AdamW {
