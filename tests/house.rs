@@ -30,7 +30,7 @@ const MOST_LINES: &[(&str, usize)] = &[
     ("schedule/src", 5_480),
     ("codegen/src", 16_290),
     ("codegen/src/render", 2_500),
-    ("native/src", 11_050),
+    ("native/src", 11_120),
     ("engine/src", 4_120),
     ("tensor/src", 10_380),
     ("device/src", 5_300),

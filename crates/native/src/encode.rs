@@ -3,6 +3,7 @@
 //! instruction reads all its sources before it writes; equal code gives equal bytes; time is linear.
 
 mod buffer;
+mod choices;
 mod control;
 mod emitter;
 mod frame;
@@ -14,11 +15,13 @@ mod tile;
 mod vector;
 
 use crate::code::Allocated;
+use crate::code::Cond;
 use crate::code::Do;
 use crate::code::Ins;
 use crate::code::Level;
 use crate::code::Width;
 use buffer::broken;
+use choices::Choices;
 use control::Labels;
 use emitter::Emitter;
 use emitter::Source;
@@ -55,9 +58,19 @@ pub fn encode(code: &Allocated, level: Level) -> Result<Encoded> {
         return Err(broken("the code does not end with a return"));
     }
     frame.enter(&mut e)?;
+    let choices = Choices::of(list, code.code.regs.len());
+    let mut flags: Option<(&Ins, Cond)> = None;
     for (number, ins) in list.iter().enumerate() {
         e.buffer.mark(number as u32);
+        let compared = flags.take();
+        flags = (choices.condition(ins, list.get(number + 1))).map(|condition| (ins, condition));
+        if flags.is_some() {
+            continue;
+        }
         let done = match ins.op {
+            Do::Select if let Some((compared, condition)) = compared => {
+                general::choose(&mut e, compared, condition, ins)
+            }
             Do::Loop => labels.top(&mut e, ins, &list[number + 1..]),
             Do::Next => labels.next(&mut e, ins),
             Do::SkipIf(condition) => labels.skip(&mut e, ins, condition),

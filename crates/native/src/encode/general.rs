@@ -361,6 +361,43 @@ pub(super) fn select(e: &mut Emitter<'_>, ins: &Ins) -> Result<()> {
     )
 }
 
+/// dst = b of the choice where a comparison holds, else c.
+pub(super) fn choose(
+    e: &mut Emitter<'_>,
+    compared: &Ins,
+    condition: Cond,
+    choice: &Ins,
+) -> Result<()> {
+    let dst = e.destination_general(choice)?;
+    let b = e.nth_general(choice, 1)?;
+    let c = e.nth_general(choice, 2)?;
+    flags(e, compared)?;
+    let turned = dst == b;
+    let other = if turned { c } else { b };
+    if !turned {
+        // A move leaves the flags alone, and what was compared is read already.
+        copy(e, true, dst, c)?;
+    }
+    let condition = if turned {
+        condition.inverse()
+    } else {
+        condition
+    };
+    let code = match condition {
+        Cond::Equal => Code::Cmove_r64_rm64,
+        Cond::NotEqual => Code::Cmovne_r64_rm64,
+        Cond::Less => Code::Cmovl_r64_rm64,
+        Cond::LessEqual => Code::Cmovle_r64_rm64,
+        Cond::Greater => Code::Cmovg_r64_rm64,
+        Cond::GreaterEqual => Code::Cmovge_r64_rm64,
+        Cond::Below => Code::Cmovb_r64_rm64,
+        Cond::BelowEqual => Code::Cmovbe_r64_rm64,
+        Cond::Above => Code::Cmova_r64_rm64,
+        Cond::AboveEqual => Code::Cmovae_r64_rm64,
+    };
+    e.emit(code, &[register(dst, true), register(other, true)])
+}
+
 /// Ask for a line, to the second cache: it comes there without taking one of the few places in which the first waits
 /// for lines, and what runs meanwhile keeps those.
 pub(super) fn prefetch(e: &mut Emitter<'_>, ins: &Ins) -> Result<()> {

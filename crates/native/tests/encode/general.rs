@@ -377,6 +377,55 @@ fn a_choice_is_by_what_is_not_zero() {
     }
 }
 
+/// A comparison that nothing reads but the choice behind it leaves flags alone, and no result.
+#[test]
+fn a_choice_takes_the_flags_of_the_comparison_before_it() {
+    let mut chance = Chance(15);
+    for round in 0..4000 {
+        let condition = CONDITIONS[round % CONDITIONS.len()];
+        let free = [3, 6, 7, 12, 13];
+        let [dst, a, b, c, d] = [(); 5].map(|()| chance.of(&free));
+        let mut machine = chance.machine();
+        if chance.coin() {
+            machine.general[usize::from(b)] = machine.general[usize::from(a)];
+        }
+        let width = chance.of(&WIDTHS);
+        let number = chance.of(&[0, 1, -1, 77, 1 << 20]);
+        let with_number = chance.coin();
+        let second = if with_number {
+            Operand::Imm(number)
+        } else {
+            rg(b)
+        };
+        let compared = ins(Do::Compare(condition), width, Some(NAMED), &[rg(a), second]);
+        let choice = [Operand::Reg(NAMED), rg(c), rg(d)];
+        let choice = ins(Do::Select, Width::W64, Some(g(dst)), &choice);
+        let general = |r: u8| machine.general[usize::from(r)];
+        let other = if with_number {
+            number as u64
+        } else {
+            general(b)
+        };
+        let is = holds(condition, width, general(a), other);
+        let mut expected = machine.clone();
+        expected.general[usize::from(dst)] = general(if is { c } else { d });
+        let mut body = vec![compared, choice];
+        // What is read once more is there.
+        if chance.coin() {
+            body.push(ins(
+                Do::Move,
+                Width::W64,
+                Some(g(15)),
+                &[Operand::Reg(NAMED)],
+            ));
+            expected.general[15] = u64::from(is);
+            expected.general[usize::from(OTHER)] = u64::from(is);
+        }
+        let after = execute(Level::V2, 10, &body, &[], 0, &machine);
+        assert_eq!(after, expected, "{body:?}");
+    }
+}
+
 #[test]
 fn loads_and_stores_are_of_their_widths() {
     let mut chance = Chance(14);

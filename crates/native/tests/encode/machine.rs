@@ -44,6 +44,10 @@ pub(crate) fn g(number: u8) -> Reg {
     Reg(u32::from(number))
 }
 
+/// A general register that has another name, too: what is written by that is not read by its own.
+pub(crate) const OTHER: u8 = 14;
+pub(crate) const NAMED: Reg = Reg(48);
+
 /// The vector register of that number.
 pub(crate) fn v(number: u8) -> Reg {
     Reg(16 + u32::from(number))
@@ -129,7 +133,7 @@ pub(crate) fn levels() -> Vec<Level> {
 
 /// Code of these instructions over the machine's registers.
 pub(crate) fn allocated(body: Vec<Ins>, pool: &[Constant], slots: u32) -> Allocated {
-    let mut used = [false; 48];
+    let mut used = [false; 49];
     for i in &body {
         i.reads(|r| used[r.0 as usize] = true);
         if let Some(dst) = i.dst {
@@ -139,28 +143,33 @@ pub(crate) fn allocated(body: Vec<Ins>, pool: &[Constant], slots: u32) -> Alloca
     let place = |n: u32| match (used[n as usize], n) {
         (false, _) => Place::Nowhere,
         (true, 0..16) => Place::General(n as u8),
+        (true, 48) => Place::General(OTHER),
         (true, _) => Place::Vector(n as u8 - 16),
     };
     // What is read of a vector is told by the widest that is mentioned at all.
     let wide = body.iter().map(|i| i.width.bytes()).max().unwrap_or(0);
     let info = |n: u32| RegInfo {
-        class: if n < 16 {
+        class: if n < 16 || n == 48 {
             Class::General
         } else {
             Class::Vector
         },
-        bytes: if n < 16 { 8 } else { wide.max(16) as u8 },
+        bytes: if n < 16 || n == 48 {
+            8
+        } else {
+            wide.max(16) as u8
+        },
         again: None,
         lasting: false,
     };
     Allocated {
         code: Code {
             ins: body,
-            regs: (0..48).map(info).collect(),
+            regs: (0..=48).map(info).collect(),
             pool: pool.to_vec(),
         },
-        places: (0..48).map(place).collect(),
-        origin: (0..48).map(Reg).collect(),
+        places: (0..=48).map(place).collect(),
+        origin: (0..=48).map(Reg).collect(),
         slots,
     }
 }
