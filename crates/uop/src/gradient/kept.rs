@@ -14,6 +14,7 @@
 //! its value is kept instead: bits have no derivative, which the derivative of this one would need.
 
 use crate::cut::{NEVER, Net};
+use crate::dtype::DType;
 use crate::function::{own_range, own_sources};
 use crate::graph::ordered;
 use crate::node::UOp;
@@ -33,7 +34,8 @@ pub(super) fn brought(gradients: &[UOp]) -> Vec<UOp> {
     let is = |u: &UOp| {
         let below = u.ops_below();
         let apart = below.contains(Op::Buffer) && !below.contains(Op::Param);
-        apart && !u.op().is_void() && u.shape().ints().is_some()
+        let value = !u.op().is_void() && u.dtype() != DType::Index;
+        apart && value && u.shape().ints().is_some()
     };
     let all = ordered(gradients, |u| if is(u) { &[] } else { own_sources(u) });
     all.into_iter().filter(|u| is(u)).cloned().collect()
