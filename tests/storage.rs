@@ -198,3 +198,31 @@ fn what_a_captured_function_reads_is_free_between_its_calls() -> Result<()> {
     assert!(storage_use(cpu()).in_use + 24 * MIB <= before.in_use);
     Ok(())
 }
+
+/// A number that was realized, and is a root again, is a number below the other roots.
+#[test]
+fn a_number_that_is_stored_is_a_number_still() -> Result<()> {
+    let _one = alone();
+    let a = Tensor::new(&[1f64, 2., 3.], [3]);
+    a.realize()?;
+    let number = || Tensor::full([0i64; 0], 2.0f64);
+    let kept = number();
+    kept.realize()?;
+    let y = &a * 2.0;
+    let again = number();
+    Tensor::realize_all(&[&y, &again])?;
+    assert_eq!(y.to_vec::<f64>()?, [2.0, 4.0, 6.0]);
+    assert_eq!(again.item::<f64>()?, 2.0);
+    // So is the gradient of a sum by a number that it has once.
+    let weight = Tensor::full([0i64; 0], 0.5f64).parameter();
+    let mut held = Vec::new();
+    for turn in 1..4 {
+        let loss = &weight + (&a * 1.0).sum(.., false) * f64::from(turn);
+        let g = loss.gradient(&[&weight])?.remove(0);
+        Tensor::realize_all(&[&loss, &g])?;
+        assert_eq!(loss.item::<f64>()?, 0.5 + 6.0 * f64::from(turn));
+        held.push(g);
+    }
+    assert!(held.iter().all(|g| g.item::<f64>().ok() == Some(1.0)));
+    Ok(())
+}

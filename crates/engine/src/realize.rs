@@ -310,16 +310,19 @@ pub(crate) fn resolved(roots: &[UOp]) -> Tried<Vec<UOp>> {
 }
 
 /// The roots with everything that is realized already replaced by where it is. An expression of constants
-/// has no device of its own: below a root it may be wanted on another than where it was once realized.
-/// Beside them, what parameters below them begin as where nobody has computed that yet.
+/// has no device of its own: below a root, be it one itself or not, it may be wanted on another than where it
+/// was once realized, or as the number that it is. Beside them, what parameters below them begin as where nobody has computed that yet.
 fn resolve(roots: &[UOp], claims: &FxHashMap<UOp, Claim>) -> Tried<(Vec<UOp>, Vec<UOp>)> {
-    let free = |u: &UOp| u.device().is_none() && !roots.contains(u);
-    let found = |u: &UOp| {
-        let Some(v) = u.realized().filter(|v| v != u && !free(u)) else {
+    let stored = |u: &UOp| {
+        let Some(v) = u.realized().filter(|v| v != u) else {
             return Ok(None);
         };
         Ok(is_view_of_storage(&v, claims)?.then_some(v))
     };
+    let free = |u: &UOp| u.device().is_none();
+    let found = |u: &UOp| if free(u) { Ok(None) } else { stored(u) };
+    let own = |u: &UOp| if free(u) { stored(u) } else { Ok(None) };
+    let own = roots.iter().map(own).collect::<Tried<Vec<Option<UOp>>>>()?;
     // Asked once a node: what is found is held from then on, and stays.
     let mut map = FxHashMap::default();
     let mut stop = None;
@@ -341,8 +344,13 @@ fn resolve(roots: &[UOp], claims: &FxHashMap<UOp, Claim>) -> Tried<(Vec<UOp>, Ve
     }
     let homeless = nodes.iter().any(|u| elsewhere(u).is_some());
     let beginnings = donate::beginnings(roots, &nodes);
+    let each = |roots: &[UOp]| {
+        let both = own.iter().zip(roots);
+        both.map(|(own, u)| own.as_ref().unwrap_or(u).clone())
+            .collect()
+    };
     if map.is_empty() && !homeless {
-        return Ok((roots.to_vec(), beginnings));
+        return Ok((each(roots), beginnings));
     }
     let all = UOp::sink(roots).rebuild(
         &map,
@@ -367,7 +375,7 @@ fn resolve(roots: &[UOp], claims: &FxHashMap<UOp, Claim>) -> Tried<(Vec<UOp>, Ve
             elsewhere(&u).unwrap_or(u)
         },
     );
-    Ok((all.src().to_vec(), beginnings))
+    Ok((each(all.src()), beginnings))
 }
 
 /// A value that replaces all of a BUFFER which is no more, since another thread replaced it too: it goes
