@@ -26,7 +26,7 @@ const LADDER: &[(&str, &[&str])] = &[
 /// The most lines of code of a part of the house, a path below `crates`: its smallness is part of its
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
-    ("uop/src", 12_810),
+    ("uop/src", 12_830),
     ("schedule/src", 5_480),
     ("codegen/src", 16_290),
     ("codegen/src/render", 2_500),

@@ -304,3 +304,26 @@ fn operations_of_ones_own_are_done_again() -> Result<()> {
     }
     Ok(())
 }
+
+/// A length that a derivative does not read is an argument of it all the same, and no data.
+#[test]
+fn lengths_that_a_derivative_does_not_read_are_lengths() -> Result<()> {
+    let body = |x: &Tensor, ts: &Tensor| -> (Tensor, Tensor) {
+        let passed = scan(|h: Tensor, s: Tensor| (h, s), x, ts);
+        passed.expect("it fits")
+    };
+    let f = function(body).checkpoint();
+    let ts = Tensor::ones([2, 1]).parameter();
+    for n in [3, 7] {
+        let x = values(&[n], 1).dynamic(0, 1..=9).parameter();
+        let (h, y) = f.call((&x, &ts))?;
+        let loss = h.square().sum(.., false) + y.square().sum(.., false);
+        let of_x = loss.gradient(&[&x])?.remove(0);
+        let of_ts = loss.gradient(&[&ts])?.remove(0);
+        Tensor::realize_all(&[&of_x, &of_ts])?;
+        let want: Vec<f32> = x.to_vec::<f32>()?.iter().map(|v| v * 2.0).collect();
+        assert_eq!(of_x.to_vec::<f32>()?, want);
+        assert_eq!(of_ts.to_vec::<f32>()?, [2.0, 2.0]);
+    }
+    Ok(())
+}

@@ -286,3 +286,27 @@ fn what_a_scan_does_not_take_is_told() {
         "carry 0 is on CPU, and then on INTERP",
     );
 }
+
+/// What is added each time, of one size along an axis of the carry, is summed at once: its sizes are those of what is around.
+#[test]
+fn sums_over_the_times_are_of_the_lengths_around() -> Result<()> {
+    let step = |(h, same): (Tensor, Tensor), _: Tensor| ((&h + &same, same), ());
+    for (n, times) in [(2, 1), (2, 3), (6, 2), (1, 4)] {
+        let x = values(&[n, 3], 1);
+        let column = values(&[n, 1], 2);
+        let xs = Tensor::ones([times, 2]);
+        let of = |x: &Tensor, column: &Tensor| -> Result<Vec<f32>> {
+            let ((h, same), ()) = scan(step, (x.clone(), column.clone()), &xs)?;
+            (h + same * 10.0).to_vec::<f32>()
+        };
+        let varying = of(&x.dynamic(0, 1..=6), &column.dynamic(0, 1..=6))?;
+        let want = (&x + &column * (times as f64 + 10.0)).to_vec::<f32>()?;
+        for (got, want) in [varying, of(&x, &column)?]
+            .iter()
+            .flat_map(|g| g.iter().zip(&want))
+        {
+            assert!((got - want).abs() < 1e-4, "{n} {times}: {got}, not {want}");
+        }
+    }
+    Ok(())
+}

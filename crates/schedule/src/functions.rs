@@ -80,7 +80,8 @@ pub(crate) fn apart(roots: &[UOp], arguments: usize, device: Device) -> Result<A
                 let variables = params(&site.body).into_iter().filter(UOp::is_variable);
                 let variables: FxHashSet<usize> = variables.filter_map(|p| slot(&p)).collect();
                 for (k, a) in all.iter().enumerate() {
-                    let length = variables.contains(&k);
+                    // A length that the body does not read is one all the same.
+                    let length = variables.contains(&k) || a.is_variable();
                     site.lengths.push(length.then(|| a.clone()));
                     given.extend((!length).then(|| a.clone()));
                 }

@@ -22,6 +22,7 @@ use crate::graph::ordered;
 use crate::marks::{NodeMap, NodeSet};
 use crate::node::{Srcs, UOp};
 use crate::op::Op;
+use crate::shape::Shape;
 use crate::times::{Line, at_all, is_for_all};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
@@ -462,11 +463,18 @@ fn summed(term: &UOp, known: &FxHashMap<UOp, Line>, length: i64) -> Result<UOp> 
     let line = at_all(std::slice::from_ref(u), known, length)?.remove(0);
     let mut sum = match line {
         Line::Same(u) => &u * &u.like(length),
-        Line::Each(all) => all.reduce(ReduceOp::Add, &[0])?.reshape(u.shape())?,
+        Line::Each(all) => {
+            let own = Shape::new(all.shape()[1..].iter().cloned());
+            all.reduce(ReduceOp::Add, &[0])?.reshape(&own)?
+        }
     };
     for view in views.into_iter().rev() {
-        let mut src: Srcs = view.src().into();
-        src[0] = sum;
+        // Sizes are those of what is around, as what is summed is.
+        let mut src = Srcs::from(&[sum][..]);
+        for size in at_all(&view.src()[1..], known, length)? {
+            let (Line::Same(u) | Line::Each(u)) = size;
+            src.push(u);
+        }
         sum = view.try_with_src(src)?;
     }
     Ok(sum)
