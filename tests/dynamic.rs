@@ -381,7 +381,7 @@ fn a_program_gives_views_of_what_it_was_given() -> Result<()> {
     ];
     for view in views {
         let captured = jit(move |x: Tensor| view(&x))?;
-        let program = captured.program(&numbers(&[5, 6]).dynamic(0, 1..=8))?;
+        let program = captured.program(numbers(&[5, 6]).dynamic(0, 1..=8))?;
         for n in [3, 8, 1] {
             let x = numbers(&[n, 6]);
             let want = view(&x);
@@ -396,7 +396,7 @@ fn a_program_gives_views_of_what_it_was_given() -> Result<()> {
         x.assign(&x * 2.0);
         x.unsqueeze(0)
     })?;
-    let program = writes.program(&numbers(&[5, 6]).dynamic(0, 1..=8))?;
+    let program = writes.program(numbers(&[5, 6]).dynamic(0, 1..=8))?;
     let short = numbers(&[3, 6]).contiguous();
     short.realize()?;
     let e = program.call(&short).expect_err("it has no room");

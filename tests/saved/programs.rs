@@ -434,7 +434,7 @@ fn copies_of_lengths_that_vary_are_saved() -> Result<()> {
         let own = (&x * 2.0).contiguous();
         ((x.to(other) * 2.0).contiguous() + own.to(other)) * 1.0
     })?;
-    let program = twice.program(&Tensor::ones([5]).dynamic(0, 1..=40))?;
+    let program = twice.program(Tensor::ones([5]).dynamic(0, 1..=40))?;
     program.save(place.path())?;
     let loaded = monoglot::Program::load(place.path())?;
     for n in [18u16, 4, 40, 1] {
@@ -446,7 +446,7 @@ fn copies_of_lengths_that_vary_are_saved() -> Result<()> {
         }
     }
     let stores = jit(|x: Tensor| x.parameter() * 2.0)?;
-    let program = stores.program(&Tensor::ones([5]).dynamic(0, 1..=40))?;
+    let program = stores.program(Tensor::ones([5]).dynamic(0, 1..=40))?;
     let e = program.save(place.path()).expect_err("it varies");
     assert!(e.to_string().contains("its length varies"), "{e}");
     Ok(())

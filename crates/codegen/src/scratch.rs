@@ -269,7 +269,7 @@ pub(crate) fn copied(root: &UOp, mut map: FxHashMap<UOp, UOp>, slot: &mut u64) -
     let inside = |u: &UOp| u.ranges().iter().any(|r| ranges.contains(r));
     if root.ops_below().contains(Op::Buffer) {
         for u in root.nodes() {
-            let storage = scratch_of(&u).filter(|_| u.op() == Op::After && inside(&u));
+            let storage = scratch_of(u).filter(|_| u.op() == Op::After && inside(u));
             let Some((storage, b)) = storage.and_then(|s| Some((s, s.buffer_arg()?))) else {
                 continue;
             };
