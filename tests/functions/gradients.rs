@@ -202,6 +202,9 @@ fn gradients_of_gradients_of_functions_in_doubles() -> Result<()> {
     Ok(())
 }
 
+/// A name, how often an operation is done, and what does it.
+type Way<'a> = (&'a str, i32, &'a dyn Fn(&Tensor) -> Result<Tensor>);
+
 /// What a user's own derivative reads besides, stored or not, is given to the derivatives of functions, of their
 /// checkpoints and of scans; what flows to it flows on.
 #[test]
@@ -233,7 +236,7 @@ fn rules_of_ones_own_read_what_they_like() -> Result<()> {
             let step = |h: Tensor, _: Tensor| (one(&h), ());
             scan(step, x.clone(), &Tensor::ones([2, 1])).map(|(h, ())| h)
         };
-        let ways: [(&str, i32, &dyn Fn(&Tensor) -> Result<Tensor>); 4] = [
+        let ways: [Way; 4] = [
             ("plain", 1, &|x| Ok(one(x))),
             ("function", 1, &|x| function(one).call((x,))),
             ("checkpoint", 1, &|x| function(one).checkpoint().call((x,))),
