@@ -31,7 +31,7 @@ const MOST_LINES: &[(&str, usize)] = &[
     ("codegen/src", 16_290),
     ("codegen/src/render", 2_500),
     ("native/src", 11_120),
-    ("engine/src", 4_130),
+    ("engine/src", 4_140),
     ("tensor/src", 10_380),
     ("device/src", 5_300),
     ("device/src/interp", 2_500),

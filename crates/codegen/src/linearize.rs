@@ -231,8 +231,6 @@ impl Graph {
                 let stores = self.stores(storage, effects);
                 for &store in &stores {
                     *more.entry(store).or_default() |= around;
-                }
-                for &store in &stores {
                     met[store as usize] = *name;
                 }
                 let mut stack: Vec<u32> = stores;

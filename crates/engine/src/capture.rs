@@ -683,7 +683,8 @@ impl Captured {
             }
             let view = self.outside(view, call)?;
             let over = crate::run::leaf(&view).map(|leaf| given_for(leaf, buffer));
-            out.push(Some(view.substitute(&over.unwrap_or_default())));
+            let shown = view.try_rebuild(&over.unwrap_or_default(), |_| true, UOp::try_with_src);
+            out.push(Some(shown.map_err(|_| unlike(buffer))?));
         }
         Ok(out)
     }
@@ -753,6 +754,15 @@ fn standing(u: &UOp, edition: u64) -> Tried<Option<Standing>> {
         return Ok(None);
     };
     Ok(versions::read(&buffer)?.standing(offset, edition))
+}
+
+/// Of lengths that are one to the program, some are numbers here, or vary within other bounds.
+fn unlike(given: &UOp) -> Error {
+    let message = format!(
+        "of {}, all equal lengths vary alike, or none",
+        given.shape()
+    );
+    Error::argument("call", message)
 }
 
 /// What takes the place of a leaf where a call was given this, of which lengths may be plain numbers.

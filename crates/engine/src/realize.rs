@@ -311,7 +311,8 @@ pub(crate) fn resolved(roots: &[UOp]) -> Tried<Vec<UOp>> {
 
 /// The roots with everything that is realized already replaced by where it is. An expression of constants
 /// has no device of its own: below a root, be it one itself or not, it may be wanted on another than where it
-/// was once realized, or as the number that it is. Beside them, what parameters below them begin as where nobody has computed that yet.
+/// was once realized, or as the number that it is. Beside them, what parameters below them begin as where nobody
+/// has computed that yet.
 fn resolve(roots: &[UOp], claims: &FxHashMap<UOp, Claim>) -> Tried<(Vec<UOp>, Vec<UOp>)> {
     let stored = |u: &UOp| {
         let Some(v) = u.realized().filter(|v| v != u) else {

@@ -77,11 +77,9 @@ impl Chains {
         self.left.get(self.before.get(&reduce)?)
     }
 
-    /// What a REDUCE leaves.
+    /// Take down what a REDUCE that passes leaves.
     pub(super) fn leave(&mut self, reduce: usize, registers: &[UOp], done: &UOp) {
-        if self.passed.contains(&reduce) {
-            let left = (registers.to_vec(), done.clone());
-            self.left.insert(reduce, left);
-        }
+        let left = (registers.to_vec(), done.clone());
+        self.left.insert(reduce, left);
     }
 }
