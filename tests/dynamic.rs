@@ -396,7 +396,7 @@ fn a_program_gives_views_of_what_it_was_given() -> Result<()> {
     let program = square.program(numbers(&[5, 5]).dynamic(0, 1..=8).dynamic(1, 1..=8))?;
     let x = numbers(&[3, 3]);
     assert_eq!(program.call(&x)?[0].shape()?, [9]);
-    let e = program.call(&x.dynamic(0, 1..=8)).expect_err("one of two");
+    let e = program.call(x.dynamic(0, 1..=8)).expect_err("one of two");
     assert!(
         e.to_string().contains("all equal lengths vary alike"),
         "{e}"
