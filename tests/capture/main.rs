@@ -5,6 +5,7 @@
 mod common;
 mod footguns;
 mod heard;
+mod nested;
 mod programs;
 mod training;
 mod trees;

@@ -270,13 +270,16 @@ pub(crate) fn seed(seed: u64) -> bool {
     OPEN.get() != 0 && with(|t| t.draws.push(Draw::Seed(seed))).is_some()
 }
 
-/// A flag that decides what is computed: a captured function is traced again when it has changed.
+/// A flag that decides what is computed: a captured function is traced again when it has changed, and so are those that it
+/// is called in.
 pub fn observe(flag: &Arc<AtomicBool>) -> bool {
     let now = flag.load(Ordering::Relaxed);
     if OPEN.get() != 0 {
-        with(|t| {
-            if !t.flags.iter().any(|(known, _)| Arc::ptr_eq(known, flag)) {
-                t.flags.push((flag.clone(), now));
+        TRACES.with_borrow_mut(|all| {
+            for t in all {
+                if !t.flags.iter().any(|(known, _)| Arc::ptr_eq(known, flag)) {
+                    t.flags.push((flag.clone(), now));
+                }
             }
         });
     }
