@@ -26,13 +26,13 @@ const LADDER: &[(&str, &[&str])] = &[
 /// The most lines of code of a part of the house, a path below `crates`: its smallness is part of its
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
-    ("uop/src", 12_830),
+    ("uop/src", 12_880),
     ("schedule/src", 5_480),
-    ("codegen/src", 16_290),
+    ("codegen/src", 16_350),
     ("codegen/src/render", 2_500),
     ("native/src", 11_120),
     ("engine/src", 4_140),
-    ("tensor/src", 10_380),
+    ("tensor/src", 10_440),
     ("device/src", 5_300),
     ("device/src/interp", 2_500),
 ];

@@ -32,14 +32,22 @@ enum Takes {
 
 #[track_caller]
 fn apply(name: &str, takes: Takes, float: Form, int: Form, a: Operand, b: Operand) -> Tensor {
+    // What becomes a float does so as it is, whatever the integers beside it reach.
+    let real = |o: Operand| match o {
+        Operand::Int(v) if takes == Reals => Operand::Float(v as f64),
+        _ => o,
+    };
+    let a = real(a);
+    let b = real(b);
     let literal = match b {
         Operand::Int(v) => Some(v),
         _ => None,
     };
     let b = match (literal, name, &a) {
-        (Some(v), "maximum" | "minimum", Operand::Tensor(t)) => {
+        (Some(v), "maximum" | "minimum" | "shl" | "shr", Operand::Tensor(t)) => {
             Operand::Int(reached(v, tri!(t.dtype())))
         }
+        (Some(v), "pow", Operand::Tensor(t)) => Operand::Int(exponent(v, tri!(t.dtype()))),
         _ => b,
     };
     Tensor::map_all(&[&a.tensor(&b), &b.tensor(&a)], |u| {
@@ -86,6 +94,17 @@ fn reached(literal: i64, d: DType) -> i64 {
     integers(d).map_or(literal, |all| {
         i128::from(literal).clamp(*all.start(), *all.end()) as i64
     })
+}
+
+/// An exponent that gives the same powers and is an integer of the dtype: modulo 2ⁿ those of odd numbers repeat after
+/// 2ⁿ⁻² and those of even ones are 0 from n on.
+fn exponent(literal: i64, d: DType) -> i64 {
+    let near = reached(literal, d);
+    let bits = d.bits() as i64;
+    match d.is_int() && near < literal {
+        true => bits + (literal - bits) % (1 << (bits - 2)),
+        false => near,
+    }
 }
 
 /// What a comparison with a literal gives that the dtype's integers do not reach: the same for all of them.
@@ -170,7 +189,7 @@ binaries! {
     bitwise_or: Any, One(Op::Or);
     /// Bitwise, or logical, exclusive or.
     bitwise_xor: Any, One(Op::Xor);
-    /// a shifted left by b bits; 0 past the width.
+    /// a shifted left by b bits; 0 past the width, however far.
     shl: Numbers, One(Op::Shl);
     /// a shifted right by b bits, arithmetic where signed.
     shr: Numbers, One(Op::Shr);

@@ -175,11 +175,13 @@ impl Tensor {
     pub(crate) fn beside(&self, literal: &Operand) -> Tensor {
         self.map(|u| {
             let d = u.dtype();
+            let float = |v: f64| {
+                let same = d.from_f64(v).to_f64() == v;
+                UOp::float(v, if same { d } else { d.compute_type() })
+            };
             Ok(match literal {
-                Operand::Float(v) if d.is_float() => {
-                    let same = d.from_f64(*v).to_f64() == *v;
-                    UOp::float(*v, if same { d } else { d.compute_type() })
-                }
+                Operand::Float(v) if d.is_float() => float(*v),
+                Operand::Int(v) if d.is_float() => float(*v as f64),
                 Operand::Float(v) => UOp::float(*v, DType::F32),
                 Operand::Int(v) => UOp::int(*v, if d == DType::Bool { DType::I64 } else { d }),
                 Operand::Bool(v) => UOp::constant(Scalar::Bool(*v), d),
@@ -230,12 +232,15 @@ impl Tensor {
         })
     }
 
-    /// `self` (bool) selects: a where true, b elsewhere; all three broadcast.
+    /// `self` (bool) selects: a where true, b elsewhere; all three broadcast. A literal beside a tensor of integers is one
+    /// that these reach.
     #[track_caller]
     pub fn select(&self, a: impl Into<Operand>, b: impl Into<Operand>) -> Tensor {
         let a = a.into();
         let b = b.into();
-        self.choose("where", &a, &b)
+        let first = a.held_by(&b);
+        let second = b.held_by(&a);
+        self.choose("where", &first, &second)
     }
 
     #[track_caller]
@@ -270,7 +275,19 @@ impl Operand {
             (Operand::Tensor(t), _) => t.clone(),
             (_, Operand::Tensor(t)) => t.beside(self),
             (Operand::Float(_), _) | (_, Operand::Float(_)) => alone(DType::F32),
+            (Operand::Bool(_), Operand::Bool(_)) => alone(DType::Bool),
             _ => alone(DType::I64),
+        }
+    }
+
+    /// A literal that takes the place of values of the other one, where those are integers and reach it.
+    #[track_caller]
+    fn held_by(&self, other: &Operand) -> Operand {
+        match (self, other) {
+            (Operand::Int(_), Operand::Tensor(t)) if t.dtype().is_ok_and(DType::is_int) => {
+                t.instead("where", self).into()
+            }
+            _ => self.clone(),
         }
     }
 

@@ -94,6 +94,50 @@ fn comparisons_with_literals_beyond_a_dtype_are_those_of_numbers() {
     assert_eq!(bools(column.lt(128)), [true; 2]);
 }
 
+/// A literal does not wrap in the tensor's dtype before it counts.
+#[test]
+fn literals_beyond_a_dtype_count_as_they_are() {
+    let near = |t: Tensor, want: &[f32]| {
+        let got = t.cast(DType::F32).to_vec::<f32>().unwrap();
+        let close = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-3 * b.abs();
+        assert!(got.iter().zip(want).all(close), "{got:?} for {want:?}");
+    };
+    let u8s = Tensor::new(&[100u8, 200], [2]);
+    near(&u8s / 256, &[0.390625, 0.78125]);
+    near(&u8s / -2, &[-50.0, -100.0]);
+    near(300i64 / &u8s, &[3.0, 1.5]);
+    near(u8s.copysign(-1), &[-100.0, -200.0]);
+    near(Tensor::new(&[1u8], [1]).logaddexp(-3), &[1.01815]);
+    near(Tensor::new(&[7i32], [1]) / (1i64 << 32), &[1.6298e-9]);
+    near(
+        Tensor::new(&[0.01f32], [1]).cast(DType::F16) * 100_000,
+        &[1000.0],
+    );
+    // Shifts go past the width, and powers are those modulo 2ⁿ.
+    assert_eq!(u8s.shl(256).to_vec::<u8>().unwrap(), [0, 0]);
+    let i32s = Tensor::new(&[7i32, -7], [2]);
+    assert_eq!(i32s.shr(1i64 << 32).to_vec::<i32>().unwrap(), [0, -1]);
+    for base in [1u8, 2, 3, 7, 12, 255] {
+        for exponent in [255i64, 256, 257, 300, 1000, 1 << 40] {
+            let power = (0..exponent % 64 + 64).fold(1u8, |p, _| p.wrapping_mul(base));
+            let bytes = Tensor::new(&[base], [1]).pow(exponent);
+            assert_eq!(
+                bytes.to_vec::<u8>().unwrap(),
+                [power],
+                "{base} ** {exponent}"
+            );
+            let signed = Tensor::new(&[base as i8], [1]).pow(exponent);
+            assert_eq!(
+                signed.to_vec::<i8>().unwrap(),
+                [power as i8],
+                "{base} ** {exponent}"
+            );
+        }
+    }
+    let bools = u8s.gt(150).select(true, false);
+    assert_eq!(bools.to_vec::<bool>().unwrap(), [false, true]);
+}
+
 #[test]
 fn errors_travel_with_the_users_line() {
     let a = Tensor::ones([2, 3]);
