@@ -29,6 +29,8 @@ pub(super) fn rules() -> Vec<Rule> {
         // (g ? i : invalid) ∘ x = g ? i ∘ x : invalid; what an invalid index compares to does not matter
         rule!(gate_out[u, g, i, n: cnst, x]: g.select(i, n).with_(GATED, x).bind(u) => ungated(u, g, [i, x]), if n.is_invalid()),
         rule!(gate_out_second[u, g, i, n: cnst, x]: x.with_(GATED, g.select(i, n)).bind(u) => ungated(u, g, [x, i]), if n.is_invalid()),
+        // nor does what becomes of it as a number: what was read by that index has the gate
+        rule!(gate_cast[u, g, i, n: cnst]: g.select(i, n).under(Op::Cast).bind(u) => i.cast(u.dtype()), if n.is_invalid() && u.dtype() != DType::Index),
         rule!(gate_shut[n: cnst, x]: n.with_(ARITHMETIC, x) => n, if n.is_invalid()),
         rule!(gate_shut_second[n: cnst, x]: x.with_(ARITHMETIC, n) => n, if n.is_invalid()),
         // g ? invalid : i = not g ? i : invalid
