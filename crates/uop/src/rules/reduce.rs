@@ -196,6 +196,11 @@ fn chosen(op: ReduceOp, c: &UOp, x: &UOp, r: &UOp) -> Option<UOp> {
         return None;
     }
     let conditions = parts(c, Op::And)?;
+    let counts = op == ReduceOp::Add && x.dtype().is_int() && !varies(x, r);
+    let mut remainders = conditions.iter().filter(|_| counts);
+    if let Some(remainder) = remainders.find_map(|p| twice(p, r)) {
+        return by_period(c, x, r, &remainder);
+    }
     let (with, free): (Vec<UOp>, Vec<UOp>) = conditions.into_iter().partition(|p| varies(p, r));
     for (i, p) in with.iter().enumerate() {
         if let Some((e, exact)) = solve_equal(p, r) {
@@ -204,6 +209,40 @@ fn chosen(op: ReduceOp, c: &UOp, x: &UOp, r: &UOp) -> Option<UOp> {
         }
     }
     counted(op, &with, &free, x, r)
+}
+
+/// A remainder in a condition that varies with `r`, of what is less than twice the divisor.
+fn twice(p: &UOp, r: &UOp) -> Option<UOp> {
+    let divided = |u: &UOp| {
+        let n = u.src()[1].as_int()?;
+        let (lo, hi) = u.src()[0].bounds();
+        (lo >= 0 && n > 0 && hi / 2 < n).then_some(())
+    };
+    let all = p.toposort();
+    let mut remainders = all.iter().filter(|u| u.op() == Op::Mod && varies(u, r));
+    remainders.find(|u| divided(u).is_some()).cloned()
+}
+
+/// How often `c ? x` for an integer x: where what is divided is less than the divisor, and where it is so much more.
+fn by_period(c: &UOp, x: &UOp, r: &UOp, remainder: &UOp) -> Option<UOp> {
+    let [whole, n] = remainder.src() else {
+        return None;
+    };
+    let below = whole.lt(n);
+    let rest = whole - n;
+    let mut sums = [(below.clone(), whole), (not(&below), &rest)]
+        .into_iter()
+        .map(|(part, value)| {
+            let here: FxHashMap<UOp, UOp> =
+                [(remainder.clone(), value.clone())].into_iter().collect();
+            chosen(
+                ReduceOp::Add,
+                &(part & c.substitute(&here)).simplify(),
+                x,
+                r,
+            )
+        });
+    Some(sums.next()?? + sums.next()??)
 }
 
 /// x at r = e, where e is a step of the loop and the other conditions hold there.
