@@ -307,9 +307,9 @@ impl Estimate<'_> {
                 let rows = self.copies(a.varies & !(1 << l), a.bytes);
                 copies * masked * self.crossing(a, l) + 0.1 * rows
             }
-            _ if masked == 1.0 && turned => {
+            _ if turned => {
                 let along = bits(a.varies & self.unrolled).find(|&k| matches!(a.stride[k], 1 | -1));
-                TURNED * copies + self.copies_along(along, a.varies, a.bytes)
+                TURNED * copies + masked * self.copies_along(along, a.varies, a.bytes)
             }
             _ => {
                 let lanes = target.vector_bytes / a.bytes.max(1);
@@ -368,9 +368,10 @@ impl Estimate<'_> {
         let near = (NEAR / a.bytes.max(1)).max(2) as i64;
         let fits = |k: usize| self.tile.factor[k] % near == 0;
         let whole = |k: usize| self.tile.factor[k] == self.features.extent[k] && !a.store;
-        let near = |k: usize| a.stride[k] == 1 || a.stride[k] == -1 && whole(k);
+        let back = |k: usize| a.stride[k] == -1 && whole(k) && a.gate == 0;
+        let near = |k: usize| a.gate >> k & 1 == 0 && (a.stride[k] == 1 || back(k));
         let along = |k: usize| k != lane && near(k) && fits(k);
-        let moves = a.gate == 0 && a.varies & self.closed == 0;
+        let moves = a.varies & self.closed == 0;
         moves && fits(lane) && bits(a.varies).any(along)
     }
 
@@ -595,7 +596,7 @@ impl Estimate<'_> {
                 .map(|k| factor[k] as f64)
                 .product()
         };
-        let far = a.size > self.target.caches[2] as i64 && rows(f64::INFINITY) > STREAMS;
+        let far = rows(f64::INFINITY) > STREAMS;
         let rows = rows(if far { f64::INFINITY } else { PAGE });
         let lines = rows * row / LINE;
         if rows <= RUNS { 0.0 } else { FAR * lines }

@@ -24,6 +24,8 @@ struct ChunkAccess<'a> {
     storage: &'a UOp,
     index: usize,
     gate: Option<usize>,
+    /// The gate, where it is that of one lane of another chunk.
+    of_lane: Option<UOp>,
     start: Axes<u32>,
     axis: Option<usize>,
     lanes: usize,
@@ -95,6 +97,9 @@ impl ChunkAccess<'_> {
 
     /// The gate of all lanes; None where it is true.
     fn gate(&self) -> Option<UOp> {
+        if self.of_lane.is_some() {
+            return self.of_lane.clone();
+        }
         let g = self.gate?;
         let data = &self.d.data[g];
         let chunk = match data.len() {
@@ -349,12 +354,13 @@ impl ChunkAccess<'_> {
         let two = |s: i64| self.is_load && s == 2;
         let near = self.step.is_some_and(|s| (-1..=1).contains(&s) || two(s));
         let registers = self.storage.addrspace() == Some(AddrSpace::Reg);
-        if self.gate.is_some() || near || registers || self.lanes == 1 {
+        if near || registers || self.lanes == 1 {
             return None;
         }
         let steps = &self.d.layout.steps[self.index];
         let back = |k: usize| steps[k] == Some(-1);
-        let beside = |k: usize| steps[k] == Some(1) || back(k);
+        let alike = |k: usize| self.gate.is_none_or(|g| self.d.t.dims[g][k] == 1);
+        let beside = |k: usize| alike(k) && (steps[k] == Some(1) || back(k) && self.gate.is_none());
         let along = |k: &usize| Some(*k) != self.axis && dims[*k] > 1 && beside(*k);
         let axis = (0..dims.len()).find(along)?;
         let most = self.d.target.vector_bytes / bytes.max(1);
@@ -374,14 +380,20 @@ impl ChunkAccess<'_> {
             start: start(0),
             ..self.clone()
         };
-        let fits = !back(axis) || first.along(axis, n, 0).within(0, false);
+        let mut rows = (0..self.lanes).map(|lane| first.along(axis, n, lane));
+        let fits = match self.gate {
+            None => !back(axis) || first.along(axis, n, 0).within(0, false),
+            Some(_) => rows.all(|row| row.within(0, false)),
+        };
         let fits = fits && turns(n, self.lanes, bytes);
         fits.then(|| (axis, first, (0..n).map(place).collect()))
     }
 
-    /// The chunk of `n` neighbours in memory along an axis, from a lane of this one.
+    /// The chunk of `n` neighbours in memory along an axis, from a lane of this one, whose gate holds for all of them.
     fn along(&self, axis: usize, n: usize, lane: usize) -> Self {
         ChunkAccess {
+            gate: None,
+            of_lane: self.lane_gate(lane),
             start: self.place(lane),
             axis: Some(axis),
             lanes: n,
@@ -466,6 +478,7 @@ impl Devectorise<'_> {
             storage,
             index,
             gate,
+            of_lane: None,
             start,
             axis,
             lanes,
@@ -487,12 +500,17 @@ impl Devectorise<'_> {
             if out[p].is_some() {
                 continue;
             }
-            let Some((axis, first, places)) = chunk.across(dims, bytes) else {
+            // Where a gate is shut, rows are of one number, and columns as well.
+            let closed = alt(p).map(|a| uniform(&a).map(|v| UOp::constant(v, a.dtype())));
+            let turned = chunk.across(dims, bytes).filter(|_| closed != Some(None));
+            let Some((axis, first, places)) = turned else {
                 out[p] = Some(cast(chunk.read(alt(p).as_ref())));
                 continue;
             };
             let n = places.len();
-            let rows = (0..chunk.lanes).map(|lane| cast(first.along(axis, n, lane).read(None)));
+            let closed = closed.flatten();
+            let row = |lane| first.along(axis, n, lane).read(closed.as_ref());
+            let rows = (0..chunk.lanes).map(|lane| cast(row(lane)));
             for (q, value) in places.into_iter().zip(transpose(rows.collect())) {
                 out[q].get_or_insert(value);
             }

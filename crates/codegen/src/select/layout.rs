@@ -469,8 +469,14 @@ fn turned(t: &Table, steps: &[Steps], i: usize, axis: usize) -> bool {
     }];
     let near = (NEAR / t.nodes[address].dtype().bytes().max(1)).max(2) as u32;
     let index = t.src[address].get(1).map(|&x| &steps[x as usize]);
-    let along = |k: usize| k != axis && dims[k] >= near && index.is_some_and(|s| s[k] == Some(1));
-    t.src[i].len() < 3 && dims[axis] >= near && (0..t.rank).any(along)
+    let alike = |k: usize| {
+        t.src[i]
+            .get(2)
+            .is_none_or(|&gate| t.dims[gate as usize][k] == 1)
+    };
+    let beside = |k: usize| alike(k) && index.is_some_and(|s| s[k] == Some(1));
+    let along = |k: usize| k != axis && dims[k] >= near && beside(k);
+    dims[axis] >= near && (0..t.rank).any(along)
 }
 
 /// Whether a node is a choice that is known at each place, or folds one: only what is chosen is left, and what is
