@@ -45,7 +45,8 @@ impl Lstm {
     /// As `scan`.
     #[track_caller]
     pub fn forward(&self, xs: &Tensor) -> Result<(Tensor, (Tensor, Tensor))> {
-        let zeros = Tensor::zeros((xs.size(1)?, self.width)).cast(xs.dtype()?);
+        let dtype = xs.dtype()?.promote(self.weight_hh.dtype()?);
+        let zeros = Tensor::zeros((xs.size(1)?, self.width)).cast(dtype);
         self.forward_from(xs, &zeros, &zeros)
     }
 

@@ -398,3 +398,14 @@ fn one_value_is_no_batch() -> Result<()> {
     assert_eq!(norm.running_var.to_vec::<f32>()?, [1.0, 1.0]);
     Ok(())
 }
+
+#[test]
+fn an_lstm_promotes_its_input_as_other_layers_do() -> Result<()> {
+    let net = crate::Lstm::new(3, 2);
+    let half = Tensor::ones([4, 2, 3]).cast(DType::BF16);
+    let (all, (h, _)) = net.forward(&half)?;
+    let (want, _) = net.forward(&half.cast(DType::F32))?;
+    assert_eq!(h.dtype()?, DType::F32);
+    assert_eq!(all.to_vec::<f32>()?, want.to_vec::<f32>()?);
+    Ok(())
+}

@@ -25,7 +25,7 @@ impl Tensor {
         self.matmul(other)
     }
 
-    /// x·Wᵀ + b for weights (out, in).
+    /// x·Wᵀ + b for weights (out, in); b broadcasts to the product's shape.
     #[track_caller]
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
         let turned = if tri!(weight.ndim()) == 1 {
@@ -33,7 +33,18 @@ impl Tensor {
         } else {
             weight.t()
         };
-        self.matmul(&turned).weighted(None, bias)
+        let product = self.matmul(&turned);
+        if bias.is_none() {
+            return product;
+        }
+        let y = product.clone().weighted(None, bias);
+        Tensor::map_all(&[&y, &product], |u| match u[0].shape() == u[1].shape() {
+            true => Ok(u[0].clone()),
+            false => {
+                let message = format!("a bias that makes {} of {}", u[0].shape(), u[1].shape());
+                Err(Error::shape("linear", message))
+            }
+        })
     }
 
     /// Einstein's summation: `einsum("bij,bkj->bik", &[&a, &b])`. A letter twice in one operand is its

@@ -21,16 +21,21 @@ impl Tensor {
         eps: f64,
     ) -> Tensor {
         let shape = shape.into().0;
-        let y = self.map(|u| standard(u, &trailing("layer_norm", u, &shape)?, eps));
+        let y = self.map(|u| {
+            let axes = trailing("layer_norm", u, &shape)?;
+            of_shape("layer_norm", [weight, bias], &shape)?;
+            standard(u, &axes, eps)
+        });
         y.weighted(weight, bias)
     }
 
-    /// x / √(mean of x² + ε) over the last axes, whose sizes are `shape`.
+    /// x / √(mean of x² + ε) over the last axes, whose sizes are `shape`; the weight has that shape.
     #[track_caller]
     pub fn rms_norm(&self, shape: impl Into<Dims>, weight: Option<&Tensor>, eps: f64) -> Tensor {
         let shape = shape.into().0;
         let y = self.map(|u| {
             let axes = trailing("rms_norm", u, &shape)?;
+            of_shape("rms_norm", [weight, None], &shape)?;
             real(u, |x| divided(x, &mean(&(x * x), &axes)?, eps))
         });
         y.weighted(weight, None)
@@ -211,6 +216,19 @@ fn trailing(op: &str, u: &UOp, shape: &[i64]) -> Result<Vec<usize>> {
         ));
     }
     Ok((s.len() - shape.len()..s.len()).collect())
+}
+
+/// Whether a weight and a bias have this shape.
+fn of_shape(op: &str, all: [Option<&Tensor>; 2], shape: &[i64]) -> Result<()> {
+    for (what, t) in ["weight", "bias"].into_iter().zip(all) {
+        let Some(t) = t else { continue };
+        let has = t.uop()?.shape().clone();
+        if has.ints().as_deref() != Some(shape) {
+            let message = format!("a {what} of shape {has}, where the axes are {shape:?}");
+            return Err(Error::shape(op, message));
+        }
+    }
+    Ok(())
 }
 
 /// Mean 0 and variance 1 over `axes`.

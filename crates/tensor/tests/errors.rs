@@ -157,8 +157,10 @@ fn shapes() {
     refused("Shape", "bce_with_logits", f.bce_with_logits(&t(&[3]), Reduction::Mean));
     refused("Shape", "layer_norm", f.layer_norm([2], None, None, 1e-5));
     refused("Shape", "layer_norm", f.layer_norm((), None, None, 1e-5));
-    refused("Shape", "mul", f.layer_norm([3], Some(&t(&[2])), None, 1e-5));
-    refused("Shape", "add", f.layer_norm([3], None, Some(&t(&[2])), 1e-5));
+    refused("Shape", "layer_norm: a weight of shape (2,)", f.layer_norm([3], Some(&t(&[2])), None, 1e-5));
+    refused("Shape", "layer_norm: a bias of shape (2, 1)", f.layer_norm([3], None, Some(&t(&[2, 1])), 1e-5));
+    refused("Shape", "rms_norm: a weight of shape (2, 2, 3)", f.rms_norm([3], Some(&t(&[2, 2, 3])), 1e-5));
+    refused("Shape", "linear: a bias that makes (7, 2, 4)", f.linear(&t(&[4, 3]), Some(&t(&[7, 1, 1]))));
     refused("Shape", "rms_norm", f.rms_norm([4], None, 1e-5));
     refused("Shape", "group_norm", t(&[2, 3, 4]).group_norm(2, None, None, 1e-5));
     refused("Shape", "group_norm", t(&[2, 3, 4]).group_norm(0, None, None, 1e-5));

@@ -318,6 +318,15 @@ impl Estimate<'_> {
         }
     }
 
+    /// Operations that put vectors of what a sum takes in together, beside the loads of their elements.
+    fn put_together(&self, a: &Access, loads: f64) -> f64 {
+        let summed = a.loops & self.closed != 0 && !a.store;
+        match self.lane(a.varies) {
+            Some(l) if summed && !matches!(a.stride[l], -1..=2 | TANGLED) => loads / GATHER,
+            _ => 0.0,
+        }
+    }
+
     /// Whether the tile has all of an axis.
     fn is_whole(&self, axis: usize) -> bool {
         self.tile.factor[axis] == self.features.extent[axis]
@@ -393,6 +402,7 @@ impl Estimate<'_> {
                 level.stores += n
             } else {
                 level.loads += n;
+                level.ops += self.put_together(a, n);
                 level.fetched += n * self.fetched(a);
             }
         }

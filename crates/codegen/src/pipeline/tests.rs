@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 mod across;
 mod asked;
 mod far;
+mod turned;
 mod windows;
 
 /// A kernel lowered with the back end of the target's dialect.
