@@ -2,7 +2,7 @@
 //! with what they were at every point. Flows in: expressions; flows out: comparisons.
 
 use monoglot_uop::effort::Effort;
-use monoglot_uop::{AxisType, DType, Op, Scalar, UOp};
+use monoglot_uop::{AxisType, DType, Op, ReduceOp, Scalar, UOp};
 use rustc_hash::FxHashMap;
 
 fn range(n: i64, id: u32) -> UOp {
@@ -567,5 +567,22 @@ fn products_of_lengths_have_one_form() {
                 );
             }
         }
+    }
+}
+
+/// How many turns of a loop have a remainder above a number, over two periods: as the gradient of a roll asks.
+#[test]
+fn counts_of_remainders_need_no_loop() {
+    for (begin, n, above) in [(4, 9, 3), (0, 9, 2), (3, 7, 5), (1, 12, 11)] {
+        let i = range(4, 0);
+        let k = UOp::range(5i64, 1, AxisType::Reduce);
+        let remainder = |k: &UOp| UOp::index_const(above).lt(&((&i + k + begin) % n));
+        let one = UOp::int(1, DType::Index);
+        let counted = remainder(&k).select(&one, &one.like(0));
+        let sum = counted.reduce_ranges(ReduceOp::Add, std::slice::from_ref(&k));
+        let sum = monoglot_uop::rules::kernel().rewrite(&sum).unwrap();
+        assert!(!sum.ops_below().contains(Op::Reduce), "{}", show(&sum));
+        let all = (0..5).map(|k| remainder(&UOp::index_const(k)).select(&one, &one.like(0)));
+        agree(&all.reduce(|a, b| a + b).unwrap(), &sum, &[i]);
     }
 }

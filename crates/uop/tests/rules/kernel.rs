@@ -157,7 +157,11 @@ fn gate(r: &mut Random, i: &UOp, k: &UOp) -> UOp {
             2 => read(r, i, DType::I32).cast(DType::Index),
             _ => i * r.within(-1, 2) + r.within(-3, 9),
         };
-        let scaled = k * r.of(&[1, 1, 1, -1, 2, 3]) + r.within(-2, 2);
+        let scaled = match r.chance(20) {
+            // A remainder of what is less than twice the divisor, or not.
+            true => (k * r.of(&[1, 1, 2]) + i + r.within(-1, 5)) % r.within(7, 14),
+            false => k * r.of(&[1, 1, 1, -1, 2, 3]) + r.within(-2, 2),
+        };
         let one = match r.below(7) {
             0 => scaled.lt(&other),
             1 => other.lt(&scaled),

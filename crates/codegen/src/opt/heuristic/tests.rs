@@ -304,6 +304,55 @@ fn rows_that_share_a_set_of_the_cache_are_few() {
     }
 }
 
+/// The factor by which an axis of a kernel is unrolled, by one thread of a machine with long vectors.
+fn unrolled(k: &UOp, axis: usize) -> i64 {
+    let machine = Target {
+        registers: 32,
+        vector_bytes: 64,
+        threads: 1,
+        caches: [32 << 10, 1 << 20, 32 << 20],
+        ..target(false)
+    };
+    let factors = choose(k, &machine).into_iter().filter_map(|o| match o.op {
+        OptOp::Split {
+            factor,
+            target: AxisType::Upcast | AxisType::Unroll,
+            ..
+        } if o.axis == axis => Some(factor),
+        _ => None,
+    });
+    factors.product()
+}
+
+/// Each row of each image is a stream of what no near cache holds: a core follows a few of them.
+#[test]
+fn sums_of_images_have_few_streams() {
+    let r = ranges(&[64], &[16, 1024]);
+    let at = linear(&[(&r[1], 64 << 10), (&r[0], 1024), (&r[2], 1)]);
+    let read = param(1, &[1 << 20], DType::F32).at(&[at]);
+    let sum = read.reduce_ranges(ReduceOp::Add, &r[1..]);
+    let place = param(0, &[64], DType::F32).at(&r[..1]);
+    let k = sink(&[place.store(&sum).end(&r[..1])]);
+    let streams = unrolled(&k, 0) * unrolled(&k, 1);
+    assert!(streams <= 16, "{streams}");
+}
+
+/// Vectors of what lies apart take operations to put together, which much work beside them does not hide.
+#[test]
+fn sums_of_much_work_go_along_what_is_read() {
+    let r = ranges(&[256], &[1024]);
+    let at = linear(&[(&r[0], 1024), (&r[1], 1)]);
+    let read = |slot| param(slot, &[1 << 18], DType::F32).at(std::slice::from_ref(&at));
+    let power = |x: &UOp| x.unary(monoglot_uop::Op::Exp2);
+    let logarithm = |x: &UOp| x.unary(monoglot_uop::Op::Log2);
+    let value = logarithm(&(power(&read(1)) + power(&read(2))));
+    let sum = value.reduce_ranges(ReduceOp::Add, &r[1..]);
+    let place = param(0, &[256], DType::F32).at(&r[..1]);
+    let k = sink(&[place.store(&sum).end(&r[..1])]);
+    let along = unrolled(&k, 1);
+    assert!(along >= 16 && unrolled(&k, 0) < 16, "{along}");
+}
+
 /// Both axes are unrolled, so that vectors are read along one and written along the other, and a line that a
 /// loop steps over is used while it is there.
 #[test]
