@@ -437,7 +437,7 @@ fn literals_that_a_dtype_does_not_hold() {
     refused("DType", "-129 for a tensor of i8", Tensor::new(&[1i8], [1]).assign(-129));
     refused("DType", "i32", Tensor::new(&[1i32], [1]).assign(1i64 << 40));
     refused("DType", "masked_fill", bytes().masked_fill(&bytes().gt(2), 300));
-    refused("DType", "300 for a tensor of u8", bytes().gt(2).select(&bytes(), 300));
+    refused("DType", "300 for a tensor of u8", bytes().gt(2).select(bytes(), 300));
     assert_eq!(bytes().assign(-1).to_vec::<u8>().unwrap(), [255, 255]);
     assert_eq!(bytes().masked_fill(&bytes().gt(2), 255).to_vec::<u8>().unwrap(), [1, 255]);
     assert_eq!(Tensor::new(&[1u64], [1]).assign(i64::MAX).to_vec::<u64>().unwrap(), [i64::MAX as u64]);
