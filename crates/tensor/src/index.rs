@@ -238,7 +238,7 @@ impl Tensor {
     }
 
     /// A copy with `self[.., index[.., k, ..], ..] = src[.., k, ..]` along `axis`; where several k
-    /// name one place, the last one stays.
+    /// name one place, the last one stays. What names no place is left out.
     #[track_caller]
     pub fn scatter(&self, axis: i64, index: &Tensor, src: &Tensor) -> Tensor {
         let index = &index.placing("scatter", self, axis, false);
