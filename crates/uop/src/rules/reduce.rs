@@ -197,8 +197,7 @@ fn chosen(op: ReduceOp, c: &UOp, x: &UOp, r: &UOp) -> Option<UOp> {
     }
     let conditions = parts(c, Op::And)?;
     let counts = op == ReduceOp::Add && x.dtype().is_int() && !varies(x, r);
-    let mut remainders = conditions.iter().filter(|_| counts);
-    if let Some(remainder) = remainders.find_map(|p| twice(p, r)) {
+    if let Some(remainder) = twice(&conditions, r).filter(|_| counts) {
         return by_period(c, x, r, &remainder);
     }
     let (with, free): (Vec<UOp>, Vec<UOp>) = conditions.into_iter().partition(|p| varies(p, r));
@@ -211,16 +210,27 @@ fn chosen(op: ReduceOp, c: &UOp, x: &UOp, r: &UOp) -> Option<UOp> {
     counted(op, &with, &free, x, r)
 }
 
-/// A remainder in a condition that varies with `r`, of what is less than twice the divisor.
-fn twice(p: &UOp, r: &UOp) -> Option<UOp> {
+/// Most remainders that are taken apart: each doubles the sums.
+const REMAINDERS: usize = 2;
+
+/// A remainder in conditions that varies with `r`, of what is less than twice the divisor, where there are few.
+fn twice(conditions: &[UOp], r: &UOp) -> Option<UOp> {
     let divided = |u: &UOp| {
         let n = u.src()[1].as_int()?;
         let (lo, hi) = u.src()[0].bounds();
         (lo >= 0 && n > 0 && hi / 2 < n).then_some(())
     };
-    let all = p.toposort();
-    let mut remainders = all.iter().filter(|u| u.op() == Op::Mod && varies(u, r));
-    remainders.find(|u| divided(u).is_some()).cloned()
+    let is_one = |u: &UOp| u.op() == Op::Mod && varies(u, r);
+    let mut all: Vec<UOp> = Vec::new();
+    for p in conditions
+        .iter()
+        .filter(|p| p.ops_below().contains(Op::Mod))
+    {
+        let new = p.toposort().into_iter().filter(is_one);
+        all.extend(new.filter(|u| !all.contains(u)).collect::<Vec<_>>());
+    }
+    let first = all.iter().find(|u| divided(u).is_some())?;
+    (all.len() <= REMAINDERS).then(|| first.clone())
 }
 
 /// How often `c ? x` for an integer x: where what is divided is less than the divisor, and where it is so much more.
