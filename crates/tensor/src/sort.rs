@@ -10,6 +10,7 @@ use crate::functions::known;
 use crate::movement::{from_last, to_last};
 use crate::promote::{count, insert_axis, resized, size_of};
 use crate::reduce::added;
+use crate::shape::MOST;
 use crate::tensor::{Tensor, axis_of};
 use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, UOp};
 
@@ -40,7 +41,10 @@ impl Tensor {
             let x = to_last(&u, a)?;
             let n = &x.shape()[x.shape().len() - 1];
             let (v, i) = match n {
-                &Dim::Int(n) if n > PAIRS => bitonic(&x, n, descending)?,
+                &Dim::Int(n) if n > PAIRS => {
+                    places_that_fit(&x, n)?;
+                    bitonic(&x, n, descending)?
+                }
                 n => by_rank(&x, n, descending)?,
             };
             Ok((from_last(&v, a)?, from_last(&i, a)?))
@@ -298,6 +302,23 @@ fn the_chosen(x: &UOp, chosen: &UOp, last: usize) -> Result<UOp> {
 
 /// Steps of the network that one kernel does: three, which change places among eight elements.
 const TOGETHER: u32 = 3;
+
+/// Whether every element of x can be looked for among the n of its row.
+///
+/// # Errors
+/// `Argument` where these are more pairs than a tensor has elements.
+fn places_that_fit(x: &UOp, n: i64) -> Result<()> {
+    let mut sizes = x.shape().iter().map(Dim::max);
+    let pairs = sizes.try_fold(n, |all, size| all.checked_mul(size));
+    if pairs.is_some_and(|pairs| pairs <= MOST) {
+        return Ok(());
+    }
+    let message = format!(
+        "an axis of {n} elements in shape {}, which is too long",
+        x.shape()
+    );
+    Err(Error::argument("sort", message))
+}
 
 /// The order by a bitonic network. Elements of 8 bytes are put in order by their lower halves, and those that have
 /// found their places so by their upper ones, which keeps ties.
