@@ -125,6 +125,8 @@ impl Config {
         let is_set = |name: &str| var(name).is_some_and(|v| v.trim() != "0");
         let mut unread = None;
         let debug = read("DEBUG", var, "0 to 7", &mut unread, number);
+        let level = |text: &str| number::<u8>(text).filter(|n| *n <= 2);
+        let check = read("CHECK", var, "0, 1 or 2", &mut unread, level);
         let threads = read("MONOGLOT_THREADS", var, "a number", &mut unread, number);
         let cores = read("MONOGLOT_CORES", var, "a number", &mut unread, number);
         let caches = "sizes of three caches, such as 32K,1M,32M";
@@ -135,8 +137,8 @@ impl Config {
         let kept_bytes = read("MONOGLOT_KEPT", var, size, &mut unread, kept);
         Config {
             device: var("DEV"),
-            check: is_set("CHECK"),
-            retrace: var("CHECK").is_some_and(|v| v.trim().parse::<u8>().is_ok_and(|n| n > 1)),
+            check: check.is_some_and(|n| n > 0),
+            retrace: check.is_some_and(|n| n > 1),
             debug: debug.unwrap_or(0),
             threads,
             cores,
@@ -282,6 +284,8 @@ mod tests {
             ["MONOGLOT_CACHES", "32K,1M"],
             ["MONOGLOT_MEMORY", "2Q"],
             ["DEBUG", "much"],
+            ["CHECK", "yes"],
+            ["CHECK", "7"],
         ] {
             let config = of(name, text);
             let told = config.unread.expect("it is no number");
