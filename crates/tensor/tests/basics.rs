@@ -138,6 +138,27 @@ fn literals_beyond_a_dtype_count_as_they_are() {
     assert_eq!(bools.to_vec::<bool>().unwrap(), [false, true]);
 }
 
+/// Which part of a word is read depends on an index that may be none.
+#[test]
+fn parts_of_words_are_read_at_indices_from_data() {
+    let x = Tensor::new(&[1i64, 2, 3, 4, 5, 6], [3, 2]);
+    let at = Tensor::new(&[1i64, 0, 4, 9], [4]);
+    let halves = x.bitcast(DType::U16);
+    let want = [0u16, 1, 2, 0, 0, 3, 4, 0, 0, 5, 6, 0];
+    assert_eq!(halves.index_select(1, &at).to_vec::<u16>().unwrap(), want);
+    let floats = x.cast(DType::F64).bitcast(DType::F32);
+    let some = floats.index_select(-1, &Tensor::new(&[3i32, 0], [2]));
+    let want: Vec<f32> = [2.0f64, 4.0, 6.0]
+        .into_iter()
+        .flat_map(|v| [f32::from_bits((v.to_bits() >> 32) as u32), 0.0])
+        .collect();
+    assert_eq!(some.to_vec::<f32>().unwrap(), want);
+    halves.realize().unwrap();
+    let (rows, columns) = (.., &Tensor::new(&[4i64, 0], [2]));
+    let some = halves.index((rows, columns)).to_vec::<u16>().unwrap();
+    assert_eq!(some, [2, 1, 4, 3, 6, 5]);
+}
+
 #[test]
 fn errors_travel_with_the_users_line() {
     let a = Tensor::ones([2, 3]);
