@@ -44,9 +44,10 @@ fn apply(name: &str, takes: Takes, float: Form, int: Form, a: Operand, b: Operan
         _ => None,
     };
     let b = match (literal, name, &a) {
-        (Some(v), "maximum" | "minimum" | "shl" | "shr", Operand::Tensor(t)) => {
+        (Some(v), "maximum" | "minimum", Operand::Tensor(t)) => {
             Operand::Int(reached(v, tri!(t.dtype())))
         }
+        (Some(v), "shl" | "shr", Operand::Tensor(t)) => Operand::Int(distance(v, tri!(t.dtype()))),
         (Some(v), "pow", Operand::Tensor(t)) => Operand::Int(exponent(v, tri!(t.dtype()))),
         _ => b,
     };
@@ -96,14 +97,23 @@ fn reached(literal: i64, d: DType) -> i64 {
     })
 }
 
+/// A distance that shifts as far and is an integer of the dtype: what it does not reach, or is negative, shifts all out.
+fn distance(literal: i64, d: DType) -> i64 {
+    match reached(literal, d) == literal {
+        true => literal,
+        false => reached(i64::MAX, d),
+    }
+}
+
 /// An exponent that gives the same powers and is an integer of the dtype: modulo 2ⁿ those of odd numbers repeat after
-/// 2ⁿ⁻² and those of even ones are 0 from n on.
+/// 2ⁿ⁻² and those of even ones are 0 from n on. Of negative ones it matters whether they are even, to −1.
 fn exponent(literal: i64, d: DType) -> i64 {
     let near = reached(literal, d);
     let bits = d.bits() as i64;
-    match d.is_int() && near < literal {
-        true => bits + (literal - bits) % (1 << (bits - 2)),
-        false => near,
+    match d.is_int() {
+        true if near < literal => bits + (literal - bits) % (1 << (bits - 2)),
+        true if near > literal && near < 0 => near + (literal - near).rem_euclid(2),
+        _ => near,
     }
 }
 

@@ -134,6 +134,11 @@ fn literals_beyond_a_dtype_count_as_they_are() {
             );
         }
     }
+    let minus = Tensor::new(&[-1i8, 3], [2]);
+    assert_eq!(minus.pow(-129).to_vec::<i8>().unwrap(), [-1, 0]);
+    assert_eq!(minus.pow(-1000).to_vec::<i8>().unwrap(), [1, 0]);
+    assert_eq!(minus.shl(-1).to_vec::<i8>().unwrap(), [0, 0]);
+    assert_eq!(u8s.shl(-1).to_vec::<u8>().unwrap(), [0, 0]);
     let bools = u8s.gt(150).select(true, false);
     assert_eq!(bools.to_vec::<bool>().unwrap(), [false, true]);
 }
