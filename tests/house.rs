@@ -28,7 +28,7 @@ const LADDER: &[(&str, &[&str])] = &[
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 12_880),
     ("schedule/src", 5_480),
-    ("codegen/src", 16_350),
+    ("codegen/src", 16_550),
     ("codegen/src/render", 2_500),
     ("native/src", 11_120),
     ("engine/src", 4_140),

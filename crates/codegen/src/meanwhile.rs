@@ -23,7 +23,7 @@ use monoglot_uop::{Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Most lines that a run asks for.
-const AT_ONCE: i64 = 8;
+pub(crate) const AT_ONCE: i64 = 8;
 
 /// Have panels asked for meanwhile.
 pub(crate) fn ask(linear: UOp, target: &Target) -> (UOp, Vec<UOp>) {
@@ -79,8 +79,8 @@ struct Line<'a> {
 
 /// Which lines a run asks for.
 enum Share {
-    /// All of a turn of `fill`: each tile does so many.
-    Turns(i64),
+    /// All of some turns of `fill`, of which each tile does so many.
+    Turns { tile: i64, run: i64 },
     /// So many of those of a turn of `fill` that has the run's number. They are as far apart.
     Lines { each: i64, step: i128 },
 }
@@ -126,7 +126,8 @@ impl<'a> Panel<'a> {
         let turns = in_parts(fill);
         let each = in_parts(lines);
         let step = self.step().filter(|_| runs >= fill && each <= AT_ONCE);
-        let all = (runs >= turns && lines <= AT_ONCE).then_some(Share::Turns(turns));
+        let run = (turns + runs - 1) / runs;
+        let all = (run * lines <= AT_ONCE).then_some(Share::Turns { tile: turns, run });
         match step.filter(|_| all.is_none() || each < lines) {
             Some(step) => Some(Share::Lines { each, step }),
             None => all,
@@ -151,30 +152,37 @@ impl<'a> Panel<'a> {
     fn asked(&self) -> Option<Asked> {
         let [fills, tiles, runs] = self.turns();
         let share = self.share()?;
-        let (turn, shared) = match share {
-            Share::Turns(n) => {
-                let first = times(self.tiles, n);
-                (node(Op::Add, [first, self.run.clone()]), n)
-            }
-            Share::Lines { .. } => (self.run.clone(), fills),
-        };
         let next = plus(self.over, 1);
-        let mut gate = below(&next, self.over.vmax() + 1);
-        if runs > shared {
-            gate = node(Op::And, [gate, below(&self.run, shared)]);
-        }
-        if turn != self.run && shared * tiles > fills {
-            gate = node(Op::And, [gate, below(&turn, fills)]);
-        }
-        let later = FxHashMap::from_iter([(self.over.clone(), next), (self.fill.clone(), turn)]);
-        let mut asked = Asked::default();
-        let Share::Lines { each, step } = share else {
-            for line in &self.lines {
-                asked.line(line, line.index()?.substitute(&later), &gate)?;
-            }
-            return Some(asked);
+        let there = below(&next, self.over.vmax() + 1);
+        let among = |count: i64| match runs > count {
+            true => node(Op::And, [there.clone(), below(&self.run, count)]),
+            false => there.clone(),
         };
-        let first = self.lines[0].index()?.substitute(&later);
+        let at = |turn: &UOp| {
+            let turn = (self.fill.clone(), turn.clone());
+            FxHashMap::from_iter([(self.over.clone(), next.clone()), turn])
+        };
+        let mut asked = Asked::default();
+        let (each, step) = match share {
+            Share::Lines { each, step } => (each, step),
+            Share::Turns { tile, run } => {
+                let gate = among((tile + run - 1) / run);
+                let first = node(Op::Add, [times(self.tiles, tile), times(&self.run, run)]);
+                for k in 0..run {
+                    let turn = plus(&first, k);
+                    let gate = match tile * tiles > fills || tile % run != 0 {
+                        true => node(Op::And, [gate.clone(), below(&turn, fills)]),
+                        false => gate.clone(),
+                    };
+                    for line in &self.lines {
+                        asked.line(line, line.index()?.substitute(&at(&turn)), &gate)?;
+                    }
+                }
+                return Some(asked);
+            }
+        };
+        let gate = among(fills);
+        let first = self.lines[0].index()?.substitute(&at(&self.run));
         (first.dtype() == self.tiles.dtype()).then_some(())?;
         let of_tile = node(Op::Add, [first, times(self.tiles, each * step as i64)]);
         let count = self.lines.len() as i64;

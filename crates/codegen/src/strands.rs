@@ -93,6 +93,11 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// Whether a turn reads more than one piece of neighbours.
+    pub(crate) fn are_apart(&self) -> bool {
+        self.all.windows(2).any(|w| w[1].number != w[0].number + 1)
+    }
+
     /// All that the loops read, as a part; None where lines do not follow each other, where turns do not go into strands,
     /// and where there is one alone.
     pub(crate) fn strands(&self) -> Option<Strands> {
@@ -123,9 +128,8 @@ impl<'a> Lines<'a> {
 
     fn of_turns(&self, end: i128, mut turn: Affine) -> Option<Strands> {
         let each = self.all.len() as i128;
-        let beside = self.all.windows(2).all(|w| w[1].number == w[0].number + 1);
         let part = self.turns_of_line();
-        let follow = beside && self.step * self.bytes * part == each * LINE;
+        let follow = !self.are_apart() && self.step * self.bytes * part == each * LINE;
         let turns = end / part;
         if part > 1 {
             let line = quotient(&turn.build(), part);

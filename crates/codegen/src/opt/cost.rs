@@ -571,6 +571,9 @@ impl Estimate<'_> {
             lines *= (n as f64 * (step as f64 / LINE).min(1.0)).max(1.0);
             steps.extend((n > 1).then_some(i128::from(step)));
         }
+        let along = lane.filter(|l| closed >> l & 1 == 1);
+        let length = along.map_or(1.0, |l| features.extent[l] as f64 * a.bytes as f64 / LINE);
+        let slice = lines * length * LINE;
         let gone = |cache: usize, period: i64| {
             let apart = steps.iter().fold(period.into(), |g, &s| gcd(g, s));
             let held = (WAYS * period) as f64 / (apart as f64).max(LINE);
@@ -580,6 +583,8 @@ impl Estimate<'_> {
         match (gone(second, second as i64 / WAYS), gone(first, ALIAS)) {
             (true, _) => FAR,
             (_, true) => NEARBY,
+            // The first cache does not hold the slice.
+            _ if 2.0 * slice > first as f64 => LINE / MOVED[0],
             _ => 0.0,
         }
     }

@@ -12,6 +12,7 @@ mod along;
 mod beside;
 mod columns;
 mod cpu;
+mod few;
 mod gpu;
 mod product;
 mod serial;
@@ -101,6 +102,7 @@ fn chosen<'a>(kernel: &UOp, target: &'a Target, explained: bool) -> Option<Chose
         (true, false) => match slices::Slices::of(&features) {
             Some(slices) => slices.choose(&features, &mut chosen),
             None if columns::choose(&features, &mut chosen).is_some() => {}
+            None if few::choose(&features, &mut chosen).is_some() => {}
             None if units::choose(&features, &mut chosen).is_some() => {}
             None => {
                 let plan = cpu::Plan::of(&features, target);

@@ -129,9 +129,7 @@ fn vectors(columns: i64, lanes: i64) -> Option<i64> {
 mod tests {
     use super::*;
     use crate::opt::heuristic::choose;
-    use crate::opt::tests::support::{
-        check_on, flat_matmul, linear, lowers, param, ranges, sink, target,
-    };
+    use crate::opt::tests::support::{check_on, linear, lowers, param, ranges, sink, target};
     use monoglot_uop::{DType, ReduceOp, UOp};
 
     /// A vector of k elements times each of several matrices.
@@ -173,7 +171,6 @@ mod tests {
             (sums(&[2], 256, 37), Some(5)),
             (sums(&[], 1024, 166), Some(21)),
             (sums(&[2], 1024, 160), Some(20)),
-            (flat_matmul(2, 1024, 160), None),
         ] {
             for threads in [1, 3] {
                 let target = Target {

@@ -118,23 +118,34 @@ fn streams(features: &Features, tile: &Tile, target: &Target) -> Option<(usize, 
     // A sum over several axes jumps from one piece of its row to the next.
     let whole = sum.closes.count_ones() == 1;
     let long = whole && bits(features.outer & !features.known).next().is_none();
-    let once = !rows.store && rows.varies & all == all && rows.gate == 0 && rows.stride[lane] == 1;
+    // Those that are used again are used by all of a tile at once.
+    let again = all & !rows.varies;
+    let again_in = |k: usize| features.outer >> k & 1 == 1 && features.extent[k] <= MOST;
+    let used = bits(again).all(again_in);
+    let once = !rows.store && used && rows.gate == 0 && rows.stride[lane] == 1;
     if !once || !long || !features.fills.is_empty() || features.mirrored != 0 {
         return None;
     }
-    let axis = bits(features.outer).max_by_key(|&k| rows.stride[k]);
+    let axis = bits(features.outer & !again).max_by_key(|&k| rows.stride[k]);
     let several = axis.filter(|&k| features.extent[k] >= STREAMS * STREAMS);
     let axis = several.unwrap_or(lane);
     let mut new = tile.clone();
     bits(features.outer).for_each(|k| new.factor[k] = 1);
+    bits(again).for_each(|k| new.factor[k] = features.extent[k]);
     new.factor[axis] = STREAMS;
+    let uses = features.count(again) as i64;
     // Each stream's part of the row, where there are too few rows.
     let part = features.extent[lane] / if axis == lane { STREAMS } else { 1 };
     let vectors =
-        |f: i64| f * STREAMS * rows.bytes.max(sum.bytes) as i64 / target.vector_bytes as i64;
+        |f: i64| f * STREAMS * uses * rows.bytes.max(sum.bytes) as i64 / target.vector_bytes as i64;
     let fit = |f: &i64| part % f == 0 && vectors(*f) * 2 <= target.registers as i64;
     let lanes = lane_factors(features, lane, target).into_iter().filter(fit);
     new.factor[lane] = lanes.max()?;
+    if again != 0
+        && new.factor[lane] * (rows.bytes.max(sum.bytes) as i64) < target.vector_bytes as i64
+    {
+        return None;
+    }
     let whole = axis != lane || features.extent[lane] % STREAMS == 0;
     whole.then_some((axis, new))
 }

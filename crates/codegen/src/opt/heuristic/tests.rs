@@ -203,7 +203,7 @@ fn a_product_beyond_the_second_cache_is_done_in_blocks() {
     };
     let sizes = [
         (512, 128, 64),
-        (1024, 96, 80),
+        (1024, 96, 112),
         (512, 320, 47),
         (200, 99, 71),
         (177, 301, 53),
@@ -306,21 +306,16 @@ fn rows_that_share_a_set_of_the_cache_are_few() {
 
 /// The factor by which an axis of a kernel is unrolled, by one thread of a machine with long vectors.
 fn unrolled(k: &UOp, axis: usize) -> i64 {
-    let machine = Target {
-        registers: 32,
-        vector_bytes: 64,
-        threads: 1,
-        caches: [32 << 10, 1 << 20, 32 << 20],
-        ..target(false)
-    };
-    let factors = choose(k, &machine).into_iter().filter_map(|o| match o.op {
-        OptOp::Split {
-            factor,
-            target: AxisType::Upcast | AxisType::Unroll,
-            ..
-        } if o.axis == axis => Some(factor),
-        _ => None,
-    });
+    let factors = choose(k, &wide_for_one())
+        .into_iter()
+        .filter_map(|o| match o.op {
+            OptOp::Split {
+                factor,
+                target: AxisType::Upcast | AxisType::Unroll,
+                ..
+            } if o.axis == axis => Some(factor),
+            _ => None,
+        });
     factors.product()
 }
 
@@ -525,6 +520,15 @@ fn images_by_a_matrix(images: i64, rows: i64, columns: i64, terms: i64) -> UOp {
     sink(&[out.store(&sum).end(&r[..3])])
 }
 
+/// One with long vectors and one thread.
+fn wide_for_one() -> Target {
+    Target {
+        threads: 1,
+        caches: [32 << 10, 1 << 20, 32 << 20],
+        ..wide()
+    }
+}
+
 /// A machine with long vectors and a large second cache.
 fn wide() -> Target {
     Target {
@@ -577,21 +581,48 @@ fn a_prime_number_of_rows_is_done_in_tiles() {
     }
 }
 
+/// A product of rows with rows of a matrix: terms lie beside each other in both factors.
+fn by_rows(m: i64, n: i64, k: i64) -> UOp {
+    let r = ranges(&[m, n], &[k]);
+    let [row, column, term] = [0, 1, 2].map(|k| &r[k]);
+    let a = param(1, &[m * k], DType::F32).at(&[linear(&[(row, k), (term, 1)])]);
+    let b = param(2, &[n * k], DType::F32).at(&[linear(&[(column, k), (term, 1)])]);
+    let sum = (a * b).reduce_ranges(ReduceOp::Add, &r[2..]);
+    let out = param(0, &[m * n], DType::F32).at(&[linear(&[(row, n), (column, 1)])]);
+    sink(&[out.store(&sum).end(&r[..2])])
+}
+
 /// Of few rows of terms that lie beside each other in both factors, several of each are done at once.
 #[test]
 fn tiles_along_the_terms_have_several_of_each_factor() {
-    let r = ranges(&[16, 512], &[512]);
-    let [row, column, term] = [0, 1, 2].map(|k| &r[k]);
-    let a = param(1, &[16 * 512], DType::F32).at(&[linear(&[(row, 512), (term, 1)])]);
-    let b = param(2, &[512 * 512], DType::F32).at(&[linear(&[(column, 512), (term, 1)])]);
-    let sum = (a * b).reduce_ranges(ReduceOp::Add, &r[2..]);
-    let out = param(0, &[16 * 512], DType::F32).at(&[linear(&[(row, 512), (column, 1)])]);
-    let opts = choose(&sink(&[out.store(&sum).end(&r[..2])]), &wide());
+    let opts = choose(&by_rows(16, 512, 512), &wide());
     let several = |o: &&Opt| match o.op {
         OptOp::Split { target, factor, .. } => target == AxisType::Upcast && factor > 1,
         _ => false,
     };
     assert_eq!(opts.iter().filter(several).count(), 2, "{opts:?}");
+}
+
+/// Rows that the first cache does not hold come from the second again, for each tile: one that is nearly square reads fewer.
+#[test]
+fn tiles_of_long_rows_read_few_lines() {
+    for (m, k) in [(7, 768), (8, 3072), (16, 3072), (8, 768)] {
+        let product = by_rows(m, 768, k);
+        let [rows, columns] = [0, 1].map(|axis| unrolled(&product, axis));
+        let [rows, columns] = [rows, columns].map(|n| n as f64);
+        let lines = (rows + columns) / (rows * columns);
+        assert!(lines <= 0.55, "{m} {k}: {rows} {columns}");
+    }
+}
+
+/// Of a matrix that is read once, for all of few rows, rows far apart are read at once, and each goes on.
+#[test]
+fn few_rows_times_a_matrix_are_streams_of_it() {
+    for (m, streams) in [(1, true), (2, true), (4, true), (8, false), (20, false)] {
+        let (choices, _) = explain(&by_rows(m, 768, 768), &wide_for_one());
+        let found = choices.iter().any(|c| c.why.contains("streams of memory"));
+        assert_eq!(found, streams, "{m}: {choices:?}");
+    }
 }
 
 /// Where threads leave as many turns of a loop as a tile has, it is none any more: its columns are vectors still.

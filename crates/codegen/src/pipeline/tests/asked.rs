@@ -251,11 +251,14 @@ fn panels_are_asked_for_while_others_are_worked_with() {
             target.caches = [first << 10, second << 10, 16 << 20];
             target.vector_bytes = bytes;
             let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
+            // Of few tiles each run asks for lines of several terms.
+            let few = 24;
             let cases = [
                 opts(flat_matmul(128, 256, terms)),
                 opts(turned(128, 256, terms)),
                 opts(flat_matmul(192, 256, terms)),
                 opts(turned(192, 256, terms)),
+                opts(flat_matmul(few, 256, terms)),
             ];
             for program in check_for(&device, &target, &cases, 0) {
                 let list = program.src()[1].src();
@@ -286,6 +289,61 @@ fn panels_are_asked_for_while_others_are_worked_with() {
                 }
             }
         }
+    }
+}
+
+/// A product of few rows with rows of a matrix, and terms that lie together: of the matrix a tile's next rows are asked for,
+/// in each pass over the others, where the second cache holds both.
+#[test]
+fn rows_of_a_tile_are_asked_for_while_others_are_multiplied() {
+    let tile = |m: i64, k: i64| {
+        let r = ranges(&[m, 64], &[k]);
+        let read = |slot, row: &UOp, rows: i64| {
+            param(slot, &[rows * k], DType::F32).at(&[linear(&[(row, k), (&r[2], 1)])])
+        };
+        let sum = (read(1, &r[0], m) * read(2, &r[1], 64)).reduce_ranges(ReduceOp::Add, &r[2..]);
+        let to = param(0, &[m * 64], DType::F32).at(&[linear(&[(&r[0], 64), (&r[1], 1)])]);
+        let kernel = sink(&[to.store(&sum).end(&r[..2])]);
+        let outermost = Opt {
+            op: OptOp::Swap { with: 0 },
+            axis: 1,
+        };
+        let opts = vec![
+            outermost,
+            split(1, 4.min(m), AxisType::Upcast, false),
+            split(0, 4, AxisType::Upcast, false),
+            split(usize::from(m > 4) + 1, 16, AxisType::Unroll, false),
+        ];
+        (kernel, opts)
+    };
+    let cases = [tile(4, 192), tile(8, 192), tile(2, 192), tile(4, 1024)];
+    for (device, mut target) in in_order() {
+        target.caches = [4 << 10, 32 << 10, 16 << 20];
+        // Whatever this machine has: of narrower vectors there are several to a line.
+        target.vector_bytes = 64;
+        target.registers = 32;
+        let programs = check_for(&device, &target, &cases, 0);
+        // By rows, and of the terms of rows longer than that within the same ones; not where there is little to do.
+        let over = |p: &Program| {
+            let list = p.src()[1].src();
+            let loops = crate::nests::Loop::all(list);
+            let asked = list
+                .iter()
+                .filter(|u| u.op() == Op::Load && *u.arg() != Arg::None);
+            let far = |u: &UOp| u.toposort().iter().any(|s| s.op() == Op::Max);
+            let outside = &list[loops[0].begin];
+            asked
+                .filter(|u| far(u) && u.ranges().contains(outside))
+                .count()
+        };
+        assert_eq!(over(&programs[0]) % 4, 0);
+        assert!(over(&programs[0]) > 0, "{}", programs[0].src()[1]);
+        assert!(over(&programs[1]) > 0, "{}", programs[1].src()[1]);
+        assert_eq!(asks(&programs[2]), 0, "{}", programs[2].src()[1]);
+        assert_eq!(over(&programs[3]), 0, "{}", programs[3].src()[1]);
+        target.caches[1] = 1 << 20;
+        let near = check_for(&device, &target, &cases, 0);
+        assert!(near.iter().all(|p| asks(p) == 0));
     }
 }
 

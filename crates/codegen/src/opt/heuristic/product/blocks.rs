@@ -2,7 +2,8 @@
 //! blocks of rows and of columns, parts of the sum, runs of terms. Invariant: parts do not depend on the number of threads.
 
 use super::super::tile::{BORDER, panel, panel_of_units};
-use super::factors::{FEW, Lies, Product};
+use super::factors::{FEW, LINE, Lies, Product};
+use crate::meanwhile::AT_ONCE;
 use monoglot_uop::Target;
 
 /// Most terms of sums for which writing these takes time beside adding: of more, a line has a hundred cycles and more on
@@ -135,10 +136,17 @@ impl Product {
     }
 
     /// Terms of a run, where the panel of the columns' next tile comes from memory: it is asked for between runs (`meanwhile`).
-    /// A panel that is filled a term at a time needs as many turns as there are terms, shared by so many tiles.
+    /// A panel that is filled a term at a time needs as many turns as there are terms, shared by so many tiles, whose runs ask
+    /// for few of them at once.
     pub(super) fn run(&self, terms: i64, tiles: i64) -> Option<i64> {
         let most = match self.lies[1] {
-            Lies::Together => tiles.min(4 * self.lanes),
+            Lies::Together => {
+                let turns = AT_ONCE * LINE as i64 / (self.tile[1] * self.bytes);
+                (tiles * turns / 2)
+                    .max(FEW)
+                    .min(tiles * turns)
+                    .min(4 * self.lanes)
+            }
             _ => self.lanes,
         };
         let plain = self.far && self.unit.is_none() && self.term_bytes == self.bytes;

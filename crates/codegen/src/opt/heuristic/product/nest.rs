@@ -273,7 +273,7 @@ fn terms_of_unit(term: Option<usize>, product: &Product, chosen: &mut Chosen) {
     }
 }
 
-pub(super) fn is_term(a: &Axis) -> bool {
+pub(crate) fn is_term(a: &Axis) -> bool {
     a.kind() == AxisType::Reduce
 }
 
