@@ -212,10 +212,17 @@ fn units_are_taken_where_they_pay() {
         let sizes = [256, terms, 256];
         assert_eq!(taken("amxbf16", sizes, false), fills, "{terms} terms");
     }
-    for (rows, enough) in [(4, false), (8, true)] {
+    // Few rows of a matrix that lies along its columns are read as they are.
+    for (rows, along_terms, along_columns) in
+        [(4, false, false), (8, true, false), (16, true, true)]
+    {
         let sizes = [rows, 1024, 1024];
-        assert_eq!(taken("avx512bf16", sizes, true), enough, "{rows} rows");
-        assert!(taken("avx512bf16", sizes, false), "{rows} rows");
+        assert_eq!(taken("avx512bf16", sizes, true), along_terms, "{rows} rows");
+        assert_eq!(
+            taken("avx512bf16", sizes, false),
+            along_columns,
+            "{rows} rows"
+        );
     }
     // A tile has two units' tiles beside each other: four tiles are eight of these.
     let all = opts("amxbf16", [256, 512, 1024], false);

@@ -7,6 +7,7 @@
 
 use super::along::in_order;
 use super::cpu::{self, THREADED};
+use super::product;
 use super::product::nest::{is_term, sums_in_parts};
 use super::tile::VECTORS;
 use super::{Chosen, inner};
@@ -18,7 +19,7 @@ use monoglot_uop::{AxisType, Target};
 /// Most rows of results, fewest terms, and fewest columns of a block.
 const MOST: i64 = 16;
 const LONG: i64 = 64;
-const COLUMNS: i64 = 128;
+const COLUMNS: i64 = 64;
 /// Rows of the matrix that are multiplied at a time: each time, all sums are read and written.
 const ROWS: i64 = 8;
 /// Most rows of a register tile, and vectors of its sums.
@@ -82,13 +83,22 @@ impl Product {
         if !(known && far && along && stored && plain && few) {
             return None;
         }
+        // Panels of the matrix that several tiles read are put together once, and what is wider is made once.
+        let again = m > ABOVE;
+        if again && (matrix.bytes < sum.bytes || product::cycles(features, target).is_finite()) {
+            return None;
+        }
         let above = (1..=ABOVE).rfind(|d| m % d == 0)?;
         let lanes = (target.vector_bytes / sum.bytes.max(1)).max(1) as i64;
         let held = SUMS.min(target.registers as i64 / 2);
-        let beside = (1..=VECTORS)
-            .rev()
-            .find(|v| v * above <= held && n % (v * lanes) == 0)?;
-        let columns = beside * lanes;
+        // Half a vector is worth it where the matrix is read once.
+        let wide = |c: i64| c >= lanes || above == m;
+        let fit = |c: i64| (c + lanes - 1) / lanes * above <= held;
+        let divides = |c: &i64| n % c == 0 && wide(*c) && fit(*c);
+        let vectors = |of: i64| (1..=VECTORS * lanes / of).rev().map(move |v| v * of);
+        let columns = vectors(lanes)
+            .chain(vectors((lanes / 2).max(1)))
+            .find(divides)?;
         let first = target.caches[0] as i64 / 2 / (m * sum.bytes as i64);
         let threads = target.threads as i64;
         let fits = |d: &i64| n % d == 0 && d % columns == 0 && n / d >= 2;
@@ -161,7 +171,8 @@ mod tests {
             ([5, 512, 66], Some(11)),
             ([8, 256, 96], Some(12)),
             ([12, 256, 70], Some(10)),
-            ([16, 256, 64], Some(8)),
+            ([16, 256, 64], None),
+            ([2, 500, 96], Some(12)),
             ([8, 250, 96], None),
             ([8, 256, 67], None),
             ([17, 512, 96], None),
