@@ -58,12 +58,14 @@ def products():
         return row(heads, heads, heads, call=attend)
 
     all = {f"gemm_f32_{n}": gemm(n, n, n) for n in (64, 128, 256, 512, 1024, 2048, 4096, 1023)}
-    for m, k, n in ((2047, 1531, 777), (64, 4096, 64), (4096, 64, 4096)):
+    for m, k, n in ((2047, 1531, 777), (64, 4096, 64), (4096, 64, 4096), (8, 4096, 4096)):
         all[f"gemm_f32_{m}x{k}x{n}"] = gemm(m, k, n)
     square = (1024, 1024)
     three = (square, square, square)
+    turned = lambda x, y, out: torch.mm(x, y.t(), out=out)  # noqa: E731
     all |= {
-        "gemm_f32_nt_1024": into(*three, call=lambda x, y, out: torch.mm(x, y.t(), out=out)),
+        "gemm_f32_nt_8x4096x4096": into((8, 4096), (8, 4096), (4096, 4096), call=turned),
+        "gemm_f32_nt_1024": into(*three, call=turned),
         "gemm_f32_tn_1024": into(*three, call=lambda x, y, out: torch.mm(x.t(), y, out=out)),
         "gemm_f32_tt_1024": into(*three, call=lambda x, y, out: torch.mm(x.t(), y.t(), out=out)),
         "gemm_f32_64x_128x64x128": into((64, 128, 128), (64, 128, 64), (64, 64, 128), call=torch.bmm),

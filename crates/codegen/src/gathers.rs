@@ -89,11 +89,16 @@ impl<'a> Part<'a> {
     ) -> Option<(Loop, Part<'a>, (Loop, Vec<(usize, i128)>, i128))> {
         let a = address(load.src().first().filter(|_| load.op() == Op::Load)?)?;
         let from = Some(a.buffer).filter(|b| is_far(b, target))?;
+        // Of lanes that are each asked whether they are there, no line is.
+        let own = load.src().get(2);
+        if own.is_some_and(|gate| !gate.shape().is_empty()) {
+            return None;
+        }
         let bytes = from.dtype().bytes() as i128;
         let mut cone: FxHashSet<&UOp> = FxHashSet::default();
         let mut places = Vec::new();
         let mut stack = vec![a.index];
-        stack.extend(load.src().get(2));
+        stack.extend(own);
         while let Some(u) = stack.pop() {
             match u.op() {
                 _ if !cone.insert(u) => {}

@@ -113,7 +113,7 @@ fn rows(device: Device) -> Result<Vec<Row>> {
     let array = |shape: &[usize]| of(shape, DType::F32);
     let mut out: Vec<Row> = Vec::new();
     let mut row = |name: &'static str, t: Tensor| out.push((name, vec![t]));
-    let gemms: [(&str, [usize; 3]); 9] = [
+    let gemms: [(&str, [usize; 3]); 10] = [
         ("gemm_f32_64", [64, 64, 64]),
         ("gemm_f32_128", [128, 128, 128]),
         ("gemm_f32_256", [256, 256, 256]),
@@ -123,12 +123,15 @@ fn rows(device: Device) -> Result<Vec<Row>> {
         ("gemm_f32_2047x1531x777", [2047, 1531, 777]),
         ("gemm_f32_64x4096x64", [64, 4096, 64]),
         ("gemm_f32_4096x64x4096", [4096, 64, 4096]),
+        ("gemm_f32_8x4096x4096", [8, 4096, 4096]),
     ];
     for (name, [m, k, n]) in gemms {
         row(name, array(&[m, k]).matmul(&array(&[k, n])));
     }
     let square = || array(&[1024, 1024]);
     row("gemm_f32_nt_1024", square().matmul(&square().t()));
+    let few = array(&[8, 4096]).matmul(&array(&[4096, 4096]).t());
+    row("gemm_f32_nt_8x4096x4096", few);
     row("gemm_f32_tn_1024", square().t().matmul(&square()));
     row("gemm_f32_tt_1024", square().t().matmul(&square().t()));
     let many = array(&[64, 128, 64]).matmul(&array(&[64, 64, 128]));

@@ -455,7 +455,7 @@ impl Estimate<'_> {
             }
             // What has no register is written and read for each term.
             let spilled = (l.registers + 2.0 - target.registers as f64).max(0.0);
-            let spilled = spilled * l.chain.max(1.0);
+            let spilled = 2.0 * spilled * l.chain.max(1.0);
             let instructions = l.loads + l.stores + l.ops + 3.0;
             let issued = instructions / 6.0;
             let turns = self.iterations(l.loops & closed);

@@ -19,6 +19,8 @@ pub(super) fn all() -> Vec<Workload> {
         gemm("gemm_f32_2047x1531x777", [2047, 1531, 777]),
         gemm("gemm_f32_64x4096x64", [64, 4096, 64]),
         gemm("gemm_f32_4096x64x4096", [4096, 64, 4096]),
+        gemm("gemm_f32_8x4096x4096", [8, 4096, 4096]),
+        oriented("gemm_f32_nt_8x4096x4096", [8, 4096, 4096], [false, true]),
         oriented("gemm_f32_nt_1024", [1024, 1024, 1024], [false, true]),
         oriented("gemm_f32_tn_1024", [1024, 1024, 1024], [true, false]),
         oriented("gemm_f32_tt_1024", [1024, 1024, 1024], [true, true]),
