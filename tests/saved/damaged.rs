@@ -175,6 +175,14 @@ fn what_a_manifest_says_is_checked() -> Result<()> {
         let told = edited(&place, from, to);
         assert!(told.contains(why), "{to}: {told}");
     }
+    let large = told(&place, "program.json", |path| {
+        resealed(path, |text| {
+            let (head, rest) = text.split_once("\"allocations\"").expect("it has some");
+            let rest = rest.replacen("\"bytes\": ", "\"bytes\": 18446744073709", 1);
+            format!("{head}\"allocations\"{rest}")
+        })
+    });
+    assert!(large.contains("than any machine has"), "{large}");
     Ok(())
 }
 

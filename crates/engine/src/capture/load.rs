@@ -27,6 +27,8 @@ use std::sync::Arc;
 
 /// Bytes of a text at most: far more than any program has.
 const MOST_TEXT: u64 = 1 << 30;
+/// Bytes of an allocation at most: more than any machine has addresses for.
+const MOST_BYTES: usize = 1 << 48;
 
 impl Captured {
     /// The program of a folder, for calls with so many lengths and words. `constants` are what `constants` gave
@@ -138,6 +140,10 @@ impl Read {
             let Some((at, &(device, has))) = found else {
                 return Err(wrong(format!("BUFFER {number} has no allocation")));
             };
+            if has > MOST_BYTES {
+                let message = format!("an allocation of {has} bytes is more than any machine has");
+                return Err(wrong(message));
+            }
             if bytes(&u).is_none_or(|n| n > has) || u.device() != Some(device) {
                 let message = format!("{u:?} does not fit the {has} bytes on {device} that it has");
                 return Err(wrong(message));

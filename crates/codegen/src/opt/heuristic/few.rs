@@ -102,7 +102,8 @@ impl Product {
         let first = target.caches[0] as i64 / 2 / (m * sum.bytes as i64);
         let threads = target.threads as i64;
         let fits = |d: &i64| n % d == 0 && d % columns == 0 && n / d >= 2;
-        let blocks = || (COLUMNS.min(first / 2)..=first).rev().filter(fits);
+        let least = COLUMNS.min(first / 2).max(1);
+        let blocks = || (least..=first).rev().filter(fits);
         let even = |d: &i64| n / d % threads == 0;
         let block = blocks().find(even).or_else(|| blocks().next())?;
         let part = (1..=ROWS)
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
     use crate::opt::heuristic::explain;
     use crate::opt::tests::support::{check_on, flat_matmul, lowers, target};
-    use monoglot_uop::{Opt, OptOp};
+    use monoglot_uop::{Opt, OptOp, UOp};
 
     /// The same parts for any number of threads; not where a near cache holds the matrix, where columns are no whole vectors,
     /// and where rows are many.
@@ -202,5 +203,16 @@ mod tests {
                 assert_eq!(found, parts, "{m} {n} {k}: {opts:?}");
             }
         }
+        // A first cache that holds the sums of no column.
+        let none = Target {
+            caches: [16; 3],
+            ..small
+        };
+        let kernel = flat_matmul(8, 256, 96);
+        assert!(choose_here(&kernel, &none).is_none());
+    }
+
+    fn choose_here(kernel: &UOp, target: &Target) -> Option<()> {
+        Product::of(&Features::of(kernel)?, target).map(|_| ())
     }
 }
