@@ -583,8 +583,8 @@ impl Estimate<'_> {
         match (gone(second, second as i64 / WAYS), gone(first, ALIAS)) {
             (true, _) => FAR,
             (_, true) => NEARBY,
-            // The first cache does not hold the slice.
-            _ if 2.0 * slice > first as f64 => LINE / MOVED[0],
+            // The first cache does not hold a slice that goes along its terms.
+            _ if along.is_some() && 2.0 * slice > first as f64 => LINE / MOVED[0],
             _ => 0.0,
         }
     }

@@ -20,8 +20,10 @@ use monoglot_uop::{AxisType, Target};
 const MOST: i64 = 16;
 const LONG: i64 = 64;
 const COLUMNS: i64 = 64;
-/// Rows of the matrix that are multiplied at a time: each time, all sums are read and written.
+/// Rows of the matrix that are multiplied at a time, half as many to twice as many: each time, all sums are read and written.
 const ROWS: i64 = 8;
+/// Most parts of a sum: each is added to a float of the sum's dtype, which loses more of each the more there are.
+const PARTS: i64 = 256;
 /// Most rows of a register tile, and vectors of its sums.
 const ABOVE: i64 = 8;
 const SUMS: i64 = 16;
@@ -106,9 +108,11 @@ impl Product {
         let blocks = || (least..=first).rev().filter(fits);
         let even = |d: &i64| n / d % threads == 0;
         let block = blocks().find(even).or_else(|| blocks().next())?;
-        let part = (1..=ROWS)
-            .rfind(|part| k % part == 0)
-            .filter(|part| *part >= ROWS / 2)?;
+        let fits = |part: &i64| k % part == 0 && k / part <= PARTS;
+        let part = (ROWS / 2..=ROWS)
+            .rev()
+            .chain(ROWS + 1..=2 * ROWS)
+            .find(fits)?;
         Some(Product {
             row,
             column,
@@ -159,7 +163,7 @@ mod tests {
     use monoglot_uop::{Opt, OptOp, UOp};
 
     /// The same parts for any number of threads; not where a near cache holds the matrix, where columns are no whole vectors,
-    /// and where rows are many.
+    /// and where several tiles would read panels of it.
     #[test]
     fn few_rows_are_multiplied_by_a_matrix_along_its_rows() {
         let small = Target {
@@ -210,6 +214,25 @@ mod tests {
         };
         let kernel = flat_matmul(8, 256, 96);
         assert!(choose_here(&kernel, &none).is_none());
+    }
+
+    /// Sums of many parts would lose what each adds: of 8,192 terms, three times PyTorch's error.
+    #[test]
+    fn sums_of_many_parts_are_not_done_so() {
+        for (terms, here) in [
+            (2048, true),
+            (4096, true),
+            (4104, false),
+            (1024, true),
+            (8192, false),
+        ] {
+            let kernel = flat_matmul(8, 1024, terms);
+            let wide = Target {
+                caches: [32 << 10, 1 << 20, 32 << 20],
+                ..target(false)
+            };
+            assert_eq!(choose_here(&kernel, &wide).is_some(), here, "{terms}");
+        }
     }
 
     fn choose_here(kernel: &UOp, target: &Target) -> Option<()> {
