@@ -19,7 +19,7 @@ const V3: &Known = &[
     ("cumsum_4096", 2),
     ("dwconv3x3_64", 1),
     // Sixteen rows of the matrix at a time.
-    ("gemm_f32_8x4096x4096", 1),
+    ("gemm_f32_8x4096x4096", 2),
     ("gpt2", 3),
 ];
 
@@ -28,7 +28,7 @@ const V2: &Known = &[
     ("attention_12x64_512_causal", 1),
     ("conv5x5_32_32", 1),
     ("convnet", 14),
-    ("gemm_f32_8x4096x4096", 1),
+    ("gemm_f32_8x4096x4096", 2),
     ("gpt2", 5),
     ("resnet50", 3),
 ];
