@@ -1,6 +1,7 @@
 //! Many threads on the same tensors, and on the same cores. Flows in: the façade; flows out: values that some
 //! order of the threads gives, and no error.
 
+use monoglot::nn;
 use monoglot::prelude::*;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -76,6 +77,29 @@ fn readers_of_a_tensor_that_is_updated_see_whole_values() {
     });
     let v = f32s(&t);
     assert!(v.iter().all(|x| *x == v[0]), "{v:?}");
+}
+
+/// A step writes elsewhere what somebody reads still; who has got hold of its expression meanwhile finds it there, after
+/// the steps that follow.
+#[test]
+fn readers_of_parameters_find_them_while_an_optimizer_steps() {
+    interpreted();
+    let net = nn::Linear::new(8, 8);
+    let bias = net.bias.as_ref().expect("it has one");
+    let optimizer = nn::Adam::new(&net, 1e-3);
+    let x = Tensor::ones([4, 8]);
+    let done = AtomicUsize::new(0);
+    threads(3, |k| {
+        while k > 0 && done.load(Ordering::Relaxed) == 0 {
+            let twice = &net.weight * 2.0;
+            f32s(&(&twice + bias).sum(0, false));
+        }
+        for _ in 0..if k == 0 { 3000 } else { 0 } {
+            let loss = net.forward(&x).square().reshape([-1]).sum(0, false);
+            optimizer.step(&loss).expect("a step");
+        }
+        done.store(1, Ordering::Relaxed);
+    });
 }
 
 #[test]

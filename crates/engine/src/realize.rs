@@ -1,5 +1,5 @@
 //! Realize: from roots to BUFFERs. What is realized already is found again, the rest becomes a
-//! function, its program runs, and every root remembers weakly where its value is. Flows in: roots,
+//! function, its program runs, and every root remembers where its value is: weakly, but for an assign's. Flows in: roots,
 //! the expressions that are wanted; flows out: for each a BUFFER, or the error of the first thing
 //! that went wrong, after which all is as it was before.
 //!
@@ -14,7 +14,7 @@ use crate::run::run;
 use crate::versions::{self, Claim, Reading, Stop, Tried, Version, stored};
 use crate::wrong::{Wrong, broken};
 use monoglot_device::{Storage, open, open_for_code};
-use monoglot_schedule::{Arguments, callify};
+use monoglot_schedule::{Arguments, assigned_buffer, callify};
 use monoglot_uop::graph::nodes_below;
 use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
@@ -168,11 +168,13 @@ pub(crate) fn attempt(roots: &[UOp]) -> Tried<Vec<UOp>> {
         let Some((value, in_place)) = result else {
             continue;
         };
+        // What an assign gives ends its history: what that reads may be written from now on.
+        let keep = *in_place || assigned_buffer(root).is_some();
         if root != value {
-            root.set_realized(value, *in_place);
+            root.set_realized(value, keep);
         }
         if given != root && given != value {
-            given.set_realized(value, *in_place);
+            given.set_realized(value, keep);
         }
     }
     // The claims end here: whoever waits for one finds the roots' values.
