@@ -15,7 +15,7 @@ use crate::graph::rebuild;
 use monoglot_uop::linear::{Address, address};
 use monoglot_uop::rules::Affine;
 use monoglot_uop::{AddrSpace, Arg, DType, Op, Result, Target, UOp};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
 /// Bytes that are written to memory at a time, and those at multiples of which a store is of one piece.
@@ -46,50 +46,65 @@ struct Write<'a> {
 /// Loops around an instruction, by their number in the list.
 type Loop = usize;
 
-/// Whether what a kernel writes stays in caches that hold all of its storage, of which it moves more than half of the
-/// last cache: they do for several threads, which together write faster than memory takes it. One thread waits for each
-/// line that it writes to be read first, and several that work on each line for longer than memory takes it leave caches
-/// that are nearly full to what is read.
+/// Whether what a kernel writes stays in caches that hold all of its storage that it reads or writes, of which it moves
+/// more than half of the last cache: they do for several threads, which together write faster than memory takes it. One
+/// thread waits for each line that it writes to be read first, and several that work on each line for longer than memory
+/// takes it leave caches that are nearly full to what is read.
 pub(crate) fn is_kept(linear: &UOp, target: &Target) -> bool {
     let [_, second, last] = target.caches;
-    let threads = target.threads.min(target.cores);
-    let params = linear.src().iter().filter(|u| u.op() == Op::Param);
-    let bytes = params.map(|u| u.shape().max_len() * u.dtype().bytes() as i64);
-    let storage = bytes.fold(0i64, i64::saturating_add);
-    let most = (last + threads * second) as i64;
-    let full = storage > last as i64 / 4 * 3;
-    target.threads > 1 && storage <= most && !(full && work(linear.src(), storage as f64) >= WORK)
+    let most = last + target.threads.min(target.cores) * second;
+    let moved = Moved::of(linear.src());
+    let full = moved.storage > (last / 4 * 3) as f64 && moved.work() >= WORK;
+    target.threads > 1 && moved.storage <= most as f64 && !full
 }
 
-/// Vectors that are read or computed for each line that is written, of so many bytes of storage.
-fn work(list: &[UOp], storage: f64) -> f64 {
-    let mut turns = vec![1.0];
-    let mut vectors = 0.0;
-    let mut lines = 0.0;
-    for u in list {
-        let times = turns[turns.len() - 1];
-        match u.op() {
-            Op::Range => turns.push(times * (u.vmax() + 1) as f64),
-            Op::End => drop(turns.pop()),
-            Op::Store => {
-                let bytes = u.src()[1].shape().max_len() * u.src()[1].dtype().bytes() as i64;
-                lines += if is_memory(u) {
-                    times * bytes as f64 / LINE as f64
-                } else {
-                    0.0
-                };
+/// What a kernel moves.
+#[derive(Default)]
+struct Moved {
+    /// Bytes of storage that it reads or writes: of a table of which it looks up rows, these.
+    storage: f64,
+    /// Vectors that are read or computed.
+    vectors: f64,
+    /// Lines that are written.
+    lines: f64,
+}
+
+impl Moved {
+    fn of(list: &[UOp]) -> Moved {
+        let mut turns = vec![1.0];
+        let mut moved = Moved::default();
+        let mut bytes: FxHashMap<&UOp, f64> = FxHashMap::default();
+        for u in list {
+            let times = turns[turns.len() - 1];
+            match u.op() {
+                Op::Special => turns[0] *= (u.vmax() + 1) as f64,
+                Op::Range => turns.push(times * (u.vmax() + 1) as f64),
+                Op::End => drop(turns.pop()),
+                Op::Load | Op::Store | Op::AtomicAdd => {
+                    let of = address(&u.src()[0]).filter(|a| a.buffer.op() == Op::Param);
+                    if let Some(a) = of {
+                        let now = times * (a.lanes.max(1) * a.buffer.dtype().bytes()) as f64;
+                        *bytes.entry(a.buffer).or_default() += now;
+                        match u.op() {
+                            Op::Store => moved.lines += now / LINE as f64,
+                            _ => moved.vectors += times,
+                        }
+                    }
+                }
+                op if op.is_elementwise() && !u.shape().is_empty() => moved.vectors += times,
+                _ => {}
             }
-            Op::Load if is_memory(u) => vectors += times,
-            op if op.is_elementwise() && !u.shape().is_empty() => vectors += times,
-            _ => {}
         }
+        for (param, now) in bytes {
+            moved.storage += now.min(param.shape().max_len() as f64 * param.dtype().bytes() as f64);
+        }
+        moved
     }
-    (vectors + READ * (storage / LINE as f64 - lines)) / lines
-}
 
-/// Whether a LOAD or STORE is of a PARAM.
-fn is_memory(u: &UOp) -> bool {
-    address(&u.src()[0]).is_some_and(|a| a.buffer.op() == Op::Param)
+    /// Vectors that are read or computed for each line that is written.
+    fn work(&self) -> f64 {
+        (self.vectors + READ * (self.storage / LINE as f64 - self.lines)) / self.lines
+    }
 }
 
 /// Name the STOREs that pass the caches by.
@@ -297,6 +312,47 @@ mod tests {
         assert_eq!(vectors(16, 12, 192, 8, 0), 1);
         assert_eq!(vectors(16, 12, 200, 0, 0), 0);
         assert_eq!(vectors(16, 12, 192, 4, 0), 0);
+    }
+
+    /// Of a table of 32 MB, so many rows are looked up and written elsewhere.
+    fn is_gathered_in_caches(rows: i64) -> bool {
+        let text = format!(
+            "LINEAR {{
+              256i32 16i32
+              p0 = PARAM[0, f32, GLOBAL] ({},)
+              p1 = PARAM[1, i32, GLOBAL] ({rows},)
+              p2 = PARAM[2, f32, GLOBAL] (8000000,)
+              r0 = RANGE[0, LOOP] {rows}i32
+              %0 = INDEX p1 r0
+              %1 = LOAD %0
+              %2 = MUL %1 256
+              %3 = MUL r0 256
+              r1 = RANGE[1, LOOP] 16i32
+              %4 = MUL r1 16
+              %5 = ADD %2 %4
+              %6 = ADD %3 %4
+              %7 = SHRINK p2 (%5,) (16i32,)
+              %8 = LOAD %7
+              %9 = SHRINK p0 (%6,) (16i32,)
+              %10 = STORE %9 %8
+              %11 = END %10 r1
+              %12 = END %11 r0
+            }}",
+            rows * 256
+        );
+        let target = Target {
+            threads: 2,
+            cores: 2,
+            caches: [32 << 10, 1 << 20, 16 << 20],
+            ..crate::opt::tests::support::target(false)
+        };
+        is_kept(&parse(&text).expect("it is a list"), &target)
+    }
+
+    #[test]
+    fn of_a_table_what_is_looked_up_counts() {
+        assert!(is_gathered_in_caches(8192));
+        assert!(!is_gathered_in_caches(9400));
     }
 
     #[test]

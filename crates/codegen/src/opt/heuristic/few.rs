@@ -86,8 +86,8 @@ impl Product {
             return None;
         }
         // Panels of the matrix that several tiles read are put together once, and what is wider is made once.
-        let again = m > ABOVE;
-        if again && (matrix.bytes < sum.bytes || product::cycles(features, target).is_finite()) {
+        if m > ABOVE && (matrix.bytes < sum.bytes || product::cycles(features, target).is_finite())
+        {
             return None;
         }
         let above = (1..=ABOVE).rfind(|d| m % d == 0)?;
@@ -102,11 +102,10 @@ impl Product {
             .chain(vectors((lanes / 2).max(1)))
             .find(divides)?;
         let first = target.caches[0] as i64 / 2 / (m * sum.bytes as i64);
-        let threads = target.threads as i64;
         let fits = |d: &i64| n % d == 0 && d % columns == 0 && n / d >= 2;
         let least = COLUMNS.min(first / 2).max(1);
         let blocks = || (least..=first).rev().filter(fits);
-        let even = |d: &i64| n / d % threads == 0;
+        let even = |d: &i64| n / d % target.threads as i64 == 0;
         let block = blocks().find(even).or_else(|| blocks().next())?;
         let fits = |part: &i64| k % part == 0 && k / part <= PARTS;
         let part = (ROWS / 2..=ROWS)
