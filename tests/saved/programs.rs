@@ -451,3 +451,44 @@ fn copies_of_lengths_that_vary_are_saved() -> Result<()> {
     assert!(e.to_string().contains("its length varies"), "{e}");
     Ok(())
 }
+
+/// A program's kernels are for what its tensors were: one that becomes something else is told, and never read as what it
+/// was.
+#[test]
+fn what_a_program_has_stays_what_it_is() -> Result<()> {
+    let _alone = alone();
+    let cache = Tensor::zeros([1]).contiguous();
+    cache.realize()?;
+    let grows = jit(|x: Tensor| -> Result<Tensor> {
+        cache.rebind(&Tensor::cat(&[&cache, &x], 0));
+        Ok(&cache * 1.0)
+    })?;
+    let e = grows.program(Tensor::zeros([1])).map(|_| ());
+    let e = e.expect_err("a state that grows").to_string();
+    assert!(e.contains("(2,)") && e.contains("(1,)"), "{e}");
+    assert_eq!(grows.call(Tensor::ones([1]))?.to_vec::<f32>()?, [0.0, 1.0]);
+
+    let w = Tensor::arange(0, 6, 1).cast(DType::F32).reshape([2, 3]);
+    let w = w.contiguous();
+    w.realize()?;
+    let times = jit(|x: Tensor| x.matmul(&w))?;
+    let program = times.program(Tensor::zeros([1, 2]))?;
+    let x = Tensor::new(&[1f32, 10.0], [1, 2]);
+    let own = program.tensors().next().expect("a weight").1.clone();
+    for other in [
+        Tensor::new(&[1i32, 2, 3, 4, 5, 6], [2, 3]),
+        Tensor::ones([3, 2]),
+        Tensor::ones([2]),
+    ] {
+        own.rebind(&other);
+        let e = program.call(&x).map(|_| ()).expect_err("another look");
+        assert!(e.to_string().contains("was f32 of shape (2, 3)"), "{e}");
+    }
+    own.rebind(&Tensor::new(&[1f32, 2., 3., 4., 5., 6.], [2, 3]));
+    assert_eq!(program.call(&x)?[0].to_vec::<f32>()?, [41.0, 52.0, 63.0]);
+
+    let e = program.with_outputs(["__metadata__"]).map(|_| ());
+    let e = e.expect_err("no tensor's name").to_string();
+    assert!(e.contains("__metadata__"), "{e}");
+    Ok(())
+}

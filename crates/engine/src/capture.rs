@@ -24,7 +24,7 @@ use crate::versions::{self, Claim, Reading, Stop, Tried, stored};
 use crate::wrong::{Wrong, broken};
 use monoglot_device::{Storage, open};
 use monoglot_schedule::{Arguments, Function, Layout, callify};
-use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
+use monoglot_uop::{DType, Device, Dim, Error, ErrorKind, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::panic::Location;
@@ -442,6 +442,7 @@ impl Captured {
             }
             if given[k].is_none() {
                 let u = (call.input)(k)?;
+                self.fits(k, &u)?;
                 let there = u.op() == Op::Buffer || base(&u).is_some();
                 given[k] = Some(if there {
                     u
@@ -488,6 +489,21 @@ impl Captured {
             });
         }
         Ok(held)
+    }
+
+    /// Whether what an input is now can be read as what was captured.
+    fn fits(&self, k: usize, given: &UOp) -> Result<()> {
+        let wanted = &self.inputs[k];
+        let known = |(a, b): (&Dim, &Dim)| a.as_int().zip(b.as_int()).is_none_or(|(a, b)| a == b);
+        let dims = wanted.shape().len() == given.shape().len();
+        let same = dims && wanted.shape().iter().zip(given.shape().iter()).all(known);
+        if same && wanted.dtype() == given.dtype() {
+            return Ok(());
+        }
+        let [was, is] = [wanted, given].map(|u| format!("{} of shape {}", u.dtype(), u.shape()));
+        let message =
+            format!("a tensor that it reads is {is} now, and was {was} when it was captured");
+        Err(Error::argument("call", message))
     }
 
     /// New storage for a memory of the plan.

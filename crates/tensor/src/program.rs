@@ -27,8 +27,8 @@ use std::sync::{Arc, Mutex, Weak};
 ///
 /// It begins with the values that what the function reaches had when it was made, and shares nothing with the
 /// function from then on. What the function assigns (a cache, a counter, weights that are trained) is kept from
-/// call to call, and `save` writes it as it is then. Random numbers are those of a stream of the program's own,
-/// which goes on from where the process's was.
+/// call to call, of one shape and dtype, and `save` writes it as it is then. Random numbers are those of a stream of the
+/// program's own, which goes on from where the process's was.
 ///
 /// ```
 /// use monoglot_tensor::{Program, Tensor, jit};
@@ -69,6 +69,8 @@ struct Own {
 
 /// Bytes of a name, at most.
 const MOST_NAME: usize = 1 << 10;
+/// What is no tensor in a safetensors file.
+const RESERVED: &str = "__metadata__";
 
 impl Program {
     /// Tensors that look as those of a call, in order.
@@ -326,7 +328,8 @@ fn renamed<N: AsRef<str>>(
 fn different<'a>(names: impl Iterator<Item = &'a str>, what: &str) -> Result<()> {
     let mut seen = rustc_hash::FxHashSet::default();
     for name in names {
-        if name.is_empty() || name.len() > MOST_NAME || name.contains(char::is_control) {
+        let is_one = !name.is_empty() && name.len() <= MOST_NAME && name != RESERVED;
+        if !is_one || name.contains(char::is_control) {
             let message = format!("{name:?} is no name of one of the {what}");
             return Err(Error::argument("program", message));
         }

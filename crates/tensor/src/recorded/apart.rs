@@ -107,6 +107,9 @@ impl<R: Tensors> Traced<R> {
             if !lost {
                 writes.push((own.number(&write.to), write.root, write.was));
             }
+            if let (Source::Cell(_), Was::Input(k)) = (&write.to, write.was) {
+                keeps_its_look(&capture.inputs[k], &capture.roots[write.root])?;
+            }
         }
         let mut places = Vec::with_capacity(facts.places.len());
         for place in &facts.places {
@@ -166,6 +169,19 @@ impl<R: Tensors> Traced<R> {
         };
         Ok((traced, hidden))
     }
+}
+
+/// What a state becomes is what the next call reads, as it was captured.
+fn keeps_its_look(state: &UOp, becomes: &UOp) -> Result<()> {
+    let look = |u: &UOp| (u.shape().max_ints(), u.dtype());
+    if look(state) == look(becomes) {
+        return Ok(());
+    }
+    let [was, is] = [state, becomes].map(|u| format!("{} of shape {}", u.dtype(), u.shape()));
+    let message = format!(
+        "a call makes {is} of a state that is {was}: those of a program stay what they are"
+    );
+    Err(Error::argument("program", message))
 }
 
 /// As many tensors, in whose places others will be.
