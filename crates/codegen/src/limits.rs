@@ -55,13 +55,14 @@ pub(crate) fn limit(kernel: &UOp) -> Result<UOp> {
         let Some(span) = common_span(range, &sums) else {
             continue;
         };
+        let short = turns(range, sums[0]) < TURNS;
         let [sum] = sums[..] else {
-            spans.extend((range.src()[0].vmax() >= TURNS).then(|| (range.clone(), span)));
+            spans.extend((!short).then(|| (range.clone(), span)));
             continue;
         };
         let implied = implied(range, sum, &span);
         let is_padding = *sum.src()[0].arg() == Arg::Padding;
-        if implied.is_empty() && (is_padding || range.src()[0].vmax() < TURNS) {
+        if implied.is_empty() && (is_padding || short) {
             continue;
         }
         match Cut::of(sum, range, &span).filter(|_| implied.is_empty()) {
@@ -98,6 +99,13 @@ pub(crate) fn limit(kernel: &UOp) -> Result<UOp> {
         }
     }
     Ok(new)
+}
+
+/// Terms of a sum in all turns of one of its loops.
+fn turns(range: &UOp, sum: &UOp) -> i64 {
+    let own = sum.src()[1..].iter().filter(|r| is_loop(r));
+    let inside = own.filter(|r| loops::depth(r) >= loops::depth(range));
+    inside.map(|r| r.src()[0].vmax()).product()
 }
 
 /// Loops of reductions, each with the REDUCEs that close it.
@@ -292,16 +300,16 @@ struct Cut {
 }
 
 impl Cut {
-    /// None where it is no reduction over one loop, or no condition says of a turn that all lanes count.
+    /// None where the loop is not the outermost of the reduction's, or no condition says of a turn that all lanes count.
     fn of(sum: &UOp, range: &UOp, span: &Span) -> Option<Cut> {
         let masked = Masked::of(sum)?;
-        let mut own = masked.closes().iter().filter(|r| is_loop(r));
-        if own.next() != Some(range) || own.next().is_some() {
+        let own = || masked.closes().iter().filter(|r| is_loop(r));
+        if own().min_by_key(|r| loops::depth(r)) != Some(range) {
             return None;
         }
         // Storage that is filled in the loop would be filled twice.
         let below = masked.value.toposort();
-        let filled = |u: &UOp| u.op() == Op::End && u.ranges().contains(range);
+        let filled = |u: &UOp| u.op() == Op::End && own().any(|r| u.ranges().contains(r));
         if below.iter().any(filled) {
             return None;
         }
@@ -350,6 +358,17 @@ impl Cut {
                 None => masked.value.clone(),
             };
             let mut over = FxHashMap::from_iter([(self.range.clone(), counter)]);
+            // Each turn has what the mask lets through of it. Where another part follows, whose sums begin before it is
+            // known that it has a turn, these would have no registers behind a loop whose turns are not known.
+            let around = [&sum.ranges()[..], std::slice::from_ref(&self.range)].concat();
+            let last = self.parts[0].1 && !all;
+            for r in masked.closes().iter().filter(|r| is_loop(r)) {
+                let some = last.then(|| solved(r, &masked.conditions, &around, false));
+                if !over.contains_key(r) {
+                    let turns = some.unwrap_or_default().of(r).substitute(&over);
+                    over.insert(r.clone(), loops::fresh(&turns, loops::kind(r), next));
+                }
+            }
             // What is folded in each turn is folded in two loops now, which are closed once each.
             for u in value.nodes() {
                 if u.op() != Op::Reduce || !u.ranges().contains(&self.range) {

@@ -11,6 +11,7 @@ use crate::op::{
     Arithmetic, Class, Conversion, Identity, Memory, Movement, Op, Order, Reduction, Ternary,
     Transcendental, Unary,
 };
+use crate::rules::masked_alike;
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Shape};
 use std::f64::consts::LN_2;
@@ -43,9 +44,8 @@ pub(super) fn fit(to: &UOp, g: UOp) -> Result<UOp> {
 /// A sum over axes (kept with size 1), in f32 where the dtype is narrower.
 fn sum(g: &UOp, axes: &[usize]) -> Result<UOp> {
     let d = g.dtype();
-    Ok(g.cast(d.compute_type())
-        .reduce(ReduceOp::Add, axes)?
-        .cast(d))
+    let all = g.cast(d.compute_type()).reduce(ReduceOp::Add, axes)?;
+    Ok(masked_alike(&all).unwrap_or(all).cast(d))
 }
 
 /// g where `c`, else 0.
@@ -56,11 +56,35 @@ fn keep(c: &UOp, g: &UOp) -> UOp {
 /// g·x. Where nothing flows nothing flows on, whatever x is there: what a sum leaves out its derivatives leave out, too.
 fn product(g: &UOp, x: &UOp) -> UOp {
     match (g.op(), g.src()) {
-        (Op::Where, [c, g, zero]) if zero.const_value().is_some_and(Scalar::is_zero) => {
-            keep(c, &(g * x))
-        }
-        _ => g * x,
+        (Op::Where, [c, g, zero]) if is_zero(zero) => keep(c, &(g * x)),
+        _ => in_place(g, |g| g * x),
     }
+}
+
+/// What flows on of g: of a g that positions alone leave out, what flows where they do not.
+fn in_place(g: &UOp, on: impl Fn(&UOp) -> UOp) -> UOp {
+    match placed(g) {
+        Some((c, g)) => keep(&c, &on(&g)),
+        None => on(g),
+    }
+}
+
+/// The positions at which something flows, and what flows there, however views repeat both.
+fn placed(g: &UOp) -> Option<(UOp, UOp)> {
+    match (g.op(), g.src()) {
+        (Op::Where, [c, g, zero]) if is_zero(zero) && c.device().is_none() => {
+            Some((c.clone(), g.clone()))
+        }
+        (Op::Reshape | Op::Expand, [of, ..]) => {
+            let (c, flows) = placed(of)?;
+            Some((g.over(&c), g.over(&flows)))
+        }
+        _ => None,
+    }
+}
+
+fn is_zero(u: &UOp) -> bool {
+    u.viewed().const_value().is_some_and(Scalar::is_zero)
 }
 
 /// What flows to the sources of `u` when `g` flows to it.
@@ -177,7 +201,8 @@ impl At<'_> {
             }
             Arithmetic::Div => {
                 let quotient = |x: &UOp| x.binary(Op::Div, b);
-                self.flow(&[&|| quotient(g), &|| scale(&quotient(&(g * u)), -1.0)]);
+                let below = |g: &UOp| scale(&quotient(&(g * u)), -1.0);
+                self.flow(&[&|| quotient(g), &|| in_place(g, below)]);
             }
             // 0 flows where the exponent is 0, and to an exponent ≥ 0 of a base 0.
             Arithmetic::Pow => {

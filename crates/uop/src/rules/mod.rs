@@ -33,6 +33,7 @@ mod select;
 mod solve;
 mod stores;
 
+pub(crate) use movement::masked_alike;
 pub use solve::{placed, solve_equal, solve_less};
 pub use stores::simplify_tensors;
 

@@ -52,6 +52,8 @@ pub(super) fn rules() -> Vec<Rule> {
         rule!(reduce_reduce[u, v]: twice(Op::Reduce, u, v) => reduce_reduce(u, v)),
         // what does not vary along an axis is repeated
         rule!(reduce_expand[u, v, x, s]: Pat::op(Op::Expand, [x.into_pat(), s.into_pat()]).bind(v).under(Op::Reduce).bind(u) => reduce_expand(u, v, x)),
+        // a mask that does not vary along an axis is asked once
+        rule!(reduce_masked[u, c, s, x, z]: Pat::op(Op::Where, [Pat::op(Op::Expand, [c.into_pat(), s.into_pat()]), x.into_pat(), z.into_pat()]).under(Op::Reduce).bind(u) => masked_alike(u)?),
         // derivatives have been taken
         rule!(detach[x]: x.under(Op::Detach) => x),
         rule!(contiguous_backward[x]: x.under(Op::ContiguousBackward) => x),
@@ -245,6 +247,23 @@ fn reduce_expand(u: &UOp, v: &UOp, x: &UOp) -> Option<UOp> {
     let narrow = v.shape().iter().enumerate().map(size);
     let y = x.expand(&Shape::new(narrow)).ok()?.reduce(op, &rest).ok()?;
     folded(op, &y, &UOp::index_const(n))
+}
+
+/// REDUCE of what stands under a mask that is repeated along its axes, and of nothing elsewhere, with the mask around it.
+pub(crate) fn masked_alike(u: &UOp) -> Option<UOp> {
+    let choice = u.src().first().filter(|x| x.op() == Op::Where)?;
+    let [c, x, z] = choice.src() else { return None };
+    let (op, all) = axes(u)?;
+    let nothing = op.identity(u.dtype());
+    let once = c.src().first().filter(|_| c.op() == Op::Expand)?;
+    let alike = all.iter().all(|&a| once.shape()[a].is(1));
+    let empty = constant(z)?.const_value() == Some(nothing);
+    if !alike || !empty || *choice.arg() != Arg::None {
+        return None;
+    }
+    let mask = once.expand(u.shape()).ok()?;
+    let fold = x.reduce(op, &all).ok()?;
+    Some(mask.select(&fold, &UOp::full(nothing, u.dtype(), u.shape())))
 }
 
 fn element(u: &UOp, t: &UOp) -> Option<UOp> {
