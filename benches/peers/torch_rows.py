@@ -57,6 +57,19 @@ def products():
         attend = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal)  # noqa: E731
         return row(heads, heads, heads, call=attend)
 
+    def attention_grad(length):
+        def prepare():
+            q, k, v = (normal(1, 12, length, 64).requires_grad_() for _ in range(3))
+            flow = normal(1, 12, length, 64)
+
+            def call():
+                y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+                return torch.autograd.grad(y, [q, k, v], flow)
+
+            return call
+
+        return {"": prepare}
+
     all = {f"gemm_f32_{n}": gemm(n, n, n) for n in (64, 128, 256, 512, 1024, 2048, 4096, 1023)}
     for m, k, n in ((2047, 1531, 777), (64, 4096, 64), (4096, 64, 4096), (8, 4096, 4096)):
         all[f"gemm_f32_{m}x{k}x{n}"] = gemm(m, k, n)
@@ -78,6 +91,7 @@ def products():
     for n in (128, 512, 2048):
         all[f"attention_12x64_{n}"] = attention(n, False)
         all[f"attention_12x64_{n}_causal"] = attention(n, True)
+    all["attention_12x64_1024_causal_grad"] = attention_grad(1024)
     return all
 
 

@@ -295,7 +295,8 @@ fn at_most(turns: &UOp, end: &UOp) -> UOp {
 /// How a REDUCE becomes two, one of which needs no condition on the counter.
 struct Cut {
     range: UOp,
-    /// The turns of both, and whether all lanes count in them.
+    /// The turns of both, and whether all lanes count in them: those come first, as sums that nothing holds yet have all
+    /// registers.
     parts: [(Span, bool); 2],
 }
 
@@ -333,8 +334,8 @@ impl Cut {
                 [(between(&None, cut), true), (between(cut, &span.to), false)]
             }
             (Some(_), None, cut @ Some(_), None) => [
-                (between(&span.from, cut), false),
                 (between(cut, &None), true),
+                (between(&span.from, cut), false),
             ],
             _ => return None,
         };
@@ -358,12 +359,10 @@ impl Cut {
                 None => masked.value.clone(),
             };
             let mut over = FxHashMap::from_iter([(self.range.clone(), counter)]);
-            // Each turn has what the mask lets through of it. Where another part follows, whose sums begin before it is
-            // known that it has a turn, these would have no registers behind a loop whose turns are not known.
+            // Each turn has what the mask lets through of it.
             let around = [&sum.ranges()[..], std::slice::from_ref(&self.range)].concat();
-            let last = self.parts[0].1 && !all;
             for r in masked.closes().iter().filter(|r| is_loop(r)) {
-                let some = last.then(|| solved(r, &masked.conditions, &around, false));
+                let some = (!all).then(|| solved(r, &masked.conditions, &around, false));
                 if !over.contains_key(r) {
                     let turns = some.unwrap_or_default().of(r).substitute(&over);
                     over.insert(r.clone(), loops::fresh(&turns, loops::kind(r), next));

@@ -169,8 +169,8 @@ impl CustomOp {
     }
 
     /// A closure on the elements in the host's memory, called in its turn among the kernels of the program. An
-    /// error of it is an error of the realize; so is a panic. It may be called from several threads at once, and
-    /// computes no tensors itself.
+    /// error of it is an error of the realize; so is a panic. What that had begun to write over by then (a state, a
+    /// parameter that is stepped) is lost. It may be called from several threads at once, and computes no tensors itself.
     pub fn function(
         name: &str,
         call: impl Fn(

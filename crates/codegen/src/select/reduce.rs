@@ -14,6 +14,10 @@ use monoglot_uop::linear::lanes;
 use monoglot_uop::{AddrSpace, Arg, Op, ReduceOp, Shape, UOp};
 use smallvec::smallvec;
 
+/// Registers that a term under a mask takes where it is added as it is multiplied: two factors, the mask, and what is
+/// chosen from.
+const MASKED: usize = 4;
+
 /// One REDUCE being lowered.
 struct Fold {
     node: usize,
@@ -46,7 +50,9 @@ impl Devectorise<'_> {
         let alike = |a: usize, b: usize| {
             let [a, b] = [a, b].map(|i| self.fold(i));
             // Where masks of the next part leave too few registers, sums of both would be in memory.
-            a.keeps_as(&b) && self.count(&a.kept) * 2 <= self.target.registers
+            let held = self.count(&a.kept);
+            let few = self.legal().has(Op::MulAcc) && held + MASKED <= self.target.registers;
+            a.keeps_as(&b) && (few || held * 2 <= self.target.registers)
         };
         match self.layout.tiled {
             None => Chains::of(self.t, &self.layout.demand, alike),
@@ -139,10 +145,8 @@ impl Devectorise<'_> {
                 Some((mask, product)) => {
                     let factors = product.src().iter().cloned();
                     let terms: Srcs = factors.chain([acc.clone()]).collect();
-                    alu(
-                        Op::Where,
-                        &[mask.clone(), alu(Op::MulAcc, &terms), acc.clone()],
-                    )
+                    let sum = alu(Op::MulAcc, &terms);
+                    alu(Op::Where, &[by_lanes(mask, &sum), sum, acc.clone()])
                 }
                 None => combine(f.op, acc, &value),
             },
@@ -387,6 +391,23 @@ fn chosen(value: &UOp) -> Option<(&UOp, &UOp)> {
             nothing.then_some((mask, product))
         }
         _ => None,
+    }
+}
+
+/// A mask that all lanes of a value share, from a comparison of as many lanes: that is a mask at once, where one of
+/// numbers is to be made one.
+fn by_lanes(mask: &UOp, value: &UOp) -> UOp {
+    let n = lanes(mask);
+    let Some(one) = monoglot_uop::linear::splat(mask).filter(|c| c.op().is_comparison()) else {
+        return mask.clone();
+    };
+    let wide = |x: &UOp| x.dtype().is_int() && x.dtype().bytes() == value.dtype().bytes();
+    match one.src().iter().all(wide) {
+        true => alu(
+            one.op(),
+            &[splat(&one.src()[0], n), splat(&one.src()[1], n)],
+        ),
+        false => mask.clone(),
     }
 }
 

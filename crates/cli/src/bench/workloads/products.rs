@@ -39,6 +39,7 @@ pub(super) fn all() -> Vec<Workload> {
         causal("attention_12x64_128_causal", [12, 64, 128]),
         causal("attention_12x64_512_causal", [12, 64, 512]),
         causal("attention_12x64_2048_causal", [12, 64, 2048]),
+        causal_grad("attention_12x64_1024_causal_grad", [12, 64, 1024]),
     ]
 }
 
@@ -168,6 +169,22 @@ pub(super) fn causal(name: &'static str, sizes: [i64; 3]) -> Workload {
     let work = attended(sizes, count(&[length, length + 1]) / 2.0);
     values(name, work, &sizes, heads, |x, _| {
         one(x[0].attention(&x[1], &x[2], None, true))
+    })
+}
+
+/// The same with its gradients by queries, keys and values: seven products where it has two.
+pub(super) fn causal_grad(name: &'static str, sizes: [i64; 3]) -> Workload {
+    let [heads, width, length] = sizes;
+    let pairs = count(&[length, length + 1]) / 2.0;
+    let each = count(&sizes);
+    let products = 14.0 * pairs * count(&[heads, width]);
+    let work = computing(products, 4.0 * each, 4.0 * each);
+    let inputs = |s: &Sizes| (0..4).map(|_| normal(&[1, s[0], s[2], s[1]])).collect();
+    values(name, work, &sizes, inputs, |x, _| {
+        let y = x[0].attention(&x[1], &x[2], None, true);
+        let mut all = y.gradient_with(&x[3], &[&x[0], &x[1], &x[2]])?;
+        all.push(y);
+        Ok(all)
     })
 }
 

@@ -228,6 +228,29 @@ fn attention_weighs_values() {
     }
 }
 
+/// Of values, what a gradient by them is: weights times what flows back.
+#[test]
+fn attention_has_its_gradients() {
+    let [heads, width, length] = [2usize, 3, 5];
+    let s = Small::of(products::causal_grad("attention", [2, 3, 5]));
+    let at = |t: usize, h: usize, i: usize, d: usize| s.inputs[t][(h * length + i) * width + d];
+    let mut wanted = vec![0.0; heads * length * width];
+    for h in 0..heads {
+        for i in 0..length {
+            let score = |j| -> f64 { (0..width).map(|d| at(0, h, i, d) * at(1, h, j, d)).sum() };
+            let weight = |j: usize| (score(j) / (width as f64).sqrt()).exp();
+            let all: f64 = (0..=i).map(weight).sum();
+            for j in 0..=i {
+                for d in 0..width {
+                    wanted[(h * length + j) * width + d] += weight(j) / all * at(3, h, i, d);
+                }
+            }
+        }
+    }
+    close(&s.outputs[2], &wanted);
+    assert_eq!(s.outputs.len(), 4);
+}
+
 const ROWS: usize = 4;
 const WIDE: usize = 6;
 
