@@ -582,4 +582,41 @@ mod tests {
             assert_eq!(*left, expected);
         }
     }
+
+    /// Terms in runs of sixteen, up to a row's own: runs that all rows of a tile want whole ask nothing, and of those behind
+    /// them there are as many terms as some row wants.
+    #[test]
+    fn a_sum_in_runs_is_cut_at_its_outermost_loop() {
+        let r = ranges(&[512], &[32, 16]);
+        let term = &r[1] * 16 + &r[2];
+        let at =
+            |slot, by: &UOp| param(slot, &[512, 512], DType::F32).at(&[by.clone(), term.clone()]);
+        let product = at(1, &r[0]) * at(2, &r[0]);
+        let mask = term.lt(&(&r[0] + 1));
+        let value = mask.select(&product, &product.like(0.0));
+        let sum = value.reduce_ranges(ReduceOp::Add, &r[1..]);
+        let out = param(0, &[512], DType::F32).at(&r[..1]);
+        let kernel = sink(&[out.store(&sum).end(&r[..1])]);
+        let nodes = limit(&kernel).expect("a kernel").toposort();
+        let sums: Vec<&UOp> = nodes.iter().filter(|u| u.op() == Op::Reduce).collect();
+        let [whole, some] = sums[..] else {
+            panic!("{} sums", sums.len());
+        };
+        let [whole, some] = match whole.src()[0].op() {
+            Op::Where => [some, whole],
+            _ => [whole, some],
+        };
+        assert_eq!(whole.src()[0].op(), Op::Mul);
+        assert_eq!(some.src()[0].op(), Op::Where);
+        let ends = |sum: &UOp| {
+            sum.src()[1..]
+                .iter()
+                .map(|r| r.src()[0].as_int())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ends(whole), [None, Some(16)]);
+        assert_eq!(ends(some), [None, None]);
+        let begins = |sum: &UOp| sum.src()[1].src().len();
+        assert_eq!([begins(whole), begins(some)], [1, 2]);
+    }
 }
