@@ -210,3 +210,39 @@ fn no_threads_are_all_threads() {
         256.0f32.powi(3)
     );
 }
+
+/// What a library makes of its own is where the data is, whatever the default device is.
+#[test]
+fn what_learns_on_another_device_stays_there() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    on("CPU");
+    let learned = |device: &str| -> Result<Vec<f32>> {
+        let device = Device::new(device);
+        Tensor::manual_seed(3);
+        let x = Tensor::ones([4]).to(device);
+        let w = Tensor::ones([4]).to(device).parameter();
+        w.realize()?;
+        let optimizers: [&dyn Optimizer; 2] =
+            [&Adam::new(&w, 0.1), &Sgd::new(&w, 0.1).momentum(0.9)];
+        for o in optimizers {
+            for rate in [0.1, 0.05] {
+                o.set_rate(rate);
+                let kept = (&w * x.dropout(0.5)).square().sum(.., false);
+                o.step(&kept)?;
+            }
+        }
+        let lstm = Lstm::new(3, 2);
+        for p in lstm.parameters() {
+            p.rebind(&(&p * 0.0 + 0.3).to(device));
+        }
+        let (y, _) = lstm.forward(&Tensor::ones([2, 1, 3]).to(device))?;
+        assert_eq!(y.device()?, device);
+        let mut all = w.to_vec::<f32>()?;
+        all.extend(y.to_vec::<f32>()?);
+        Ok(all)
+    };
+    let here = learned("CPU").expect("on the default device");
+    let there = learned("INTERP").expect("on another");
+    let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-5;
+    assert!(here.iter().zip(&there).all(near), "{here:?}, {there:?}");
+}

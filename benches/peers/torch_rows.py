@@ -91,7 +91,7 @@ def products():
     for n in (128, 512, 2048):
         all[f"attention_12x64_{n}"] = attention(n, False)
         all[f"attention_12x64_{n}_causal"] = attention(n, True)
-    all["attention_12x64_1024_causal_grad"] = attention_grad(1024)
+    all["attention_1024_causal_grad"] = attention_grad(1024)
     return all
 
 

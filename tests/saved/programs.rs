@@ -4,6 +4,7 @@ use super::{Place, alone};
 use monoglot::Input;
 use monoglot::prelude::*;
 use monoglot::scan;
+use std::path::Path;
 
 fn bits(t: &Tensor) -> Vec<u8> {
     t.to_bytes().expect("it has a value")
@@ -490,5 +491,19 @@ fn what_a_program_has_stays_what_it_is() -> Result<()> {
     let e = program.with_outputs(["__metadata__"]).map(|_| ());
     let e = e.expect_err("no tensor's name").to_string();
     assert!(e.contains("__metadata__"), "{e}");
+    Ok(())
+}
+
+/// The folder that a program is saved in is another one afterwards.
+#[test]
+fn the_folder_that_a_process_works_in_is_not_replaced() -> Result<()> {
+    let program = jit(|x: Tensor| x * 2.0)?.program(Tensor::ones([1]))?;
+    for folder in [
+        Path::new("."),
+        &std::env::current_dir().expect("there is one"),
+    ] {
+        let e = program.save(folder).expect_err("it would be gone");
+        assert!(e.to_string().contains("works in"), "{e}");
+    }
     Ok(())
 }

@@ -89,6 +89,11 @@ impl NewFolder {
         let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
             return Err(fail("is no name of a folder that can be written".into()));
         };
+        if std::env::current_dir().is_ok_and(|here| here == target) {
+            let message =
+                "is the folder that this process works in, which would be gone; name one in it";
+            return Err(fail(message.into()));
+        }
         if !parent.is_dir() {
             let message = format!("there is no folder {} for it to be in", parent.display());
             return Err(fail(message));

@@ -156,7 +156,7 @@ fn rows(device: Device) -> Result<Vec<Row>> {
     let y = x[0].attention(&x[1], &x[2], None, true);
     let mut flows = y.gradient_with(&x[3], &[&x[0], &x[1], &x[2]])?;
     flows.push(y);
-    out.push(("attention_12x64_1024_causal_grad", flows));
+    out.push(("attention_1024_causal_grad", flows));
     for (name, l) in LAYERS {
         let x = array(&[8, l.inputs, 56, 56]);
         let w = array(&[l.outputs, l.inputs / l.groups, l.kernel, l.kernel]);

@@ -14,7 +14,7 @@ type Known = [(&'static str, usize)];
 
 const V4: &Known = &[
     // Where the mask is asked: rows' ends are read.
-    ("attention_12x64_1024_causal_grad", 2),
+    ("attention_1024_causal_grad", 2),
     ("convnet", 3),
     ("dwconv3x3_64", 2),
     ("gpt2", 1),
@@ -22,7 +22,7 @@ const V4: &Known = &[
 
 const V3: &Known = &[
     // Two of the kernel that has scores, four where the mask is asked.
-    ("attention_12x64_1024_causal_grad", 6),
+    ("attention_1024_causal_grad", 6),
     ("convnet", 10),
     ("cumsum_4096", 2),
     ("dwconv3x3_64", 1),
@@ -32,7 +32,7 @@ const V3: &Known = &[
 ];
 
 const V2: &Known = &[
-    ("attention_12x64_1024_causal_grad", 5),
+    ("attention_1024_causal_grad", 5),
     ("attention_12x64_128_causal", 1),
     ("attention_12x64_512_causal", 1),
     ("conv5x5_32_32", 1),

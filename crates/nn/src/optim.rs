@@ -23,7 +23,7 @@ impl Trained {
         let parameters = net.parameters();
         let double = parameters.iter().any(|p| state(p) == DType::F64);
         let dtype = if double { DType::F64 } else { DType::F32 };
-        let rate = filled(&[], rate, dtype);
+        let rate = beside(parameters.first(), filled(&[], rate, dtype));
         // Initial values are computed now, so that the first step has the structure of all others.
         let begun = if is_without_data() {
             Ok(())
@@ -60,12 +60,23 @@ impl Trained {
 
     /// One buffer of zeros for each parameter.
     fn zeros(&self) -> Vec<Tensor> {
-        let zeros = |p: &Tensor| filled(&p.shape().unwrap_or_default(), 0.0, state(p));
+        let zeros = |p: &Tensor| {
+            let shape = p.shape().unwrap_or_default();
+            beside(Some(p), filled(&shape, 0.0, state(p)))
+        };
         self.parameters.iter().map(zeros).collect()
     }
 
     fn number(&self, value: f64) -> Tensor {
-        filled(&[], value, self.dtype)
+        beside(self.parameters.first(), filled(&[], value, self.dtype))
+    }
+}
+
+/// What an optimizer keeps, on the device of a parameter.
+fn beside(parameter: Option<&Tensor>, kept: Tensor) -> Tensor {
+    match parameter.map(Tensor::device) {
+        Some(Ok(device)) if kept.device() != Ok(device) => kept.to(device).contiguous(),
+        _ => kept,
     }
 }
 

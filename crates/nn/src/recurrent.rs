@@ -47,6 +47,7 @@ impl Lstm {
     pub fn forward(&self, xs: &Tensor) -> Result<(Tensor, (Tensor, Tensor))> {
         let dtype = xs.dtype()?.promote(self.weight_hh.dtype()?);
         let zeros = Tensor::zeros((xs.size(1)?, self.width)).cast(dtype);
+        let zeros = zeros.to(xs.device()?);
         self.forward_from(xs, &zeros, &zeros)
     }
 

@@ -162,7 +162,8 @@ impl Tensor {
             return self.clone();
         }
         let shape = Sizes(tri!(self.dims()).to_vec());
-        Tensor::map_all(&[self, &Tensor::rand(shape)], |u| {
+        let drawn = Tensor::rand(shape).to(tri!(self.device()));
+        Tensor::map_all(&[self, &drawn], |u| {
             let x = &u[0];
             let gone = u[1].lt(&u[1].like(p));
             // Of p = 1 nothing is left to be divided.

@@ -39,7 +39,7 @@ pub(super) fn all() -> Vec<Workload> {
         causal("attention_12x64_128_causal", [12, 64, 128]),
         causal("attention_12x64_512_causal", [12, 64, 512]),
         causal("attention_12x64_2048_causal", [12, 64, 2048]),
-        causal_grad("attention_12x64_1024_causal_grad", [12, 64, 1024]),
+        causal_grad("attention_1024_causal_grad", [12, 64, 1024]),
     ]
 }
 
