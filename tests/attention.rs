@@ -353,3 +353,29 @@ fn what_flows_back_through_few_places_is_computed() {
         }
     }
 }
+
+/// A mask that no loop ends at stays where what flows is stored: each term of a product would ask it.
+#[test]
+fn masks_that_loops_know_stand_around_products() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    on("CPU");
+    let tensor = |seed| Tensor::new(&numbers(256 * 256, seed), [256, 256]);
+    let [a, b, g] = [1, 2, 3].map(tensor);
+    let i = Tensor::arange(0, 256, 1).reshape([256, 1]);
+    let j = i.t();
+    let other = (&i + &j).eq(40) | (&j % 7).eq(0);
+    for (mask, stored) in [(j.le(&i), 0), (j.gt(&(&i + 3)), 0), (other, 1)] {
+        let y = mask.select(&a.matmul(&b), 0.0);
+        let flows = y.gradient_with(&g, &[&a, &b]).expect("it has them");
+        let roots = [0, 1].map(|k| flows[k].uop().expect("well-formed"));
+        let n = compile(&roots).expect("it compiles");
+        assert_eq!(n.kernels, 2 + stored);
+        let shown = mask.select(&g, 0.0).contiguous();
+        let want = [shown.matmul(&b.t()), a.t().matmul(&shown)];
+        for (got, want) in flows.iter().zip(want) {
+            let [got, want] = [got, &want].map(|t| t.to_vec::<f32>().expect("it runs"));
+            let near = got.iter().zip(&want).all(|(x, y)| (x - y).abs() < 1e-3);
+            assert!(near);
+        }
+    }
+}

@@ -26,9 +26,9 @@ const LADDER: &[(&str, &[&str])] = &[
 /// The most lines of code of a part of the house, a path below `crates`: its smallness is part of its
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
-    ("uop/src", 12_900),
+    ("uop/src", 12_910),
     ("schedule/src", 5_480),
-    ("codegen/src", 16_580),
+    ("codegen/src", 16_590),
     ("codegen/src/render", 2_500),
     ("native/src", 11_120),
     ("engine/src", 4_160),

@@ -113,5 +113,12 @@ mod tests {
         refused(product, &[cover(0, 8, Upcast)], "no part of the extent 8");
         let kept = ["STAGE(0,1)", "COVER(1,3,UPCAST)"].map(|o| o.parse().unwrap());
         refused(product, &kept, "cannot be done twice");
+        for new in [Upcast, Loop] {
+            refused(
+                product,
+                &[cover(0, 5, new), padto(0, 16)],
+                "cannot be padded",
+            );
+        }
     }
 }

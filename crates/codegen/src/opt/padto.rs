@@ -9,7 +9,8 @@
 //!
 //! Preconditions:
 //! * the extent is known, and the padded extent is an i64;
-//! * the axis is not the WARP of TC, nor its pair of elements;
+//! * the axis is not the WARP of TC, nor its pair of elements, and no part of what COVER made: where a part begins would
+//!   be another place, and lanes past its end those of the next;
 //! * where an index is a reduction, which the identity would take out of its bounds, the axis is not
 //!   reduced;
 //! * all that varies with the axis is reads, stores, arithmetic and what orders them; no fragment of a matrix
@@ -45,6 +46,9 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, multiple: i64) -> Result<()> 
             opt,
             "a matrix unit's lanes and elements cannot be padded",
         ));
+    }
+    if nest.now[axis.of].ops_below().contains(Op::Max) {
+        return Err(refuse(opt, "parts that overlap cannot be padded"));
     }
     let padded = match n.checked_add(multiple - 1) {
         Some(_) if n == 0 => return Err(refuse(opt, "the axis is empty")),

@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::function::own_sources;
 use crate::node::UOp;
 use crate::op::{
-    Arithmetic, Class, Conversion, Identity, Memory, Movement, Op, Order, Reduction, Ternary,
-    Transcendental, Unary,
+    Arithmetic, Class, Conversion, Identity, Memory, Movement, Op, OpSet, Order, Reduction,
+    Ternary, Transcendental, Unary,
 };
 use crate::rules::masked_alike;
 use crate::scalar::Scalar;
@@ -61,6 +61,21 @@ fn product(g: &UOp, x: &UOp) -> UOp {
     }
 }
 
+/// Ops of an order of positions, of which loops know where it holds. Any other mask would be asked by every term.
+const ORDER: OpSet = OpSet::of(&[
+    Op::Const,
+    Op::Stack,
+    Op::Reduce,
+    Op::Add,
+    Op::Sub,
+    Op::Mul,
+    Op::CmpLt,
+    Op::CmpLe,
+    Op::CmpGt,
+    Op::CmpGe,
+])
+.union(OpSet::MOVEMENT);
+
 /// What flows on of g: of a g that positions alone leave out, what flows where they do not.
 fn in_place(g: &UOp, on: impl Fn(&UOp) -> UOp) -> UOp {
     match placed(g) {
@@ -72,8 +87,9 @@ fn in_place(g: &UOp, on: impl Fn(&UOp) -> UOp) -> UOp {
 /// The positions at which something flows, and what flows there, however views repeat both.
 fn placed(g: &UOp) -> Option<(UOp, UOp)> {
     match (g.op(), g.src()) {
-        (Op::Where, [c, g, zero]) if is_zero(zero) && c.device().is_none() => {
-            Some((c.clone(), g.clone()))
+        (Op::Where, [c, g, zero]) if is_zero(zero) => {
+            let order = ORDER.union(c.ops_below()) == ORDER;
+            order.then(|| (c.clone(), g.clone()))
         }
         (Op::Reshape | Op::Expand, [of, ..]) => {
             let (c, flows) = placed(of)?;
