@@ -365,7 +365,7 @@ fn masks_that_loops_know_stand_around_products() {
     let j = i.t();
     let other = (&i + &j).eq(40) | (&j % 7).eq(0);
     for (mask, stored) in [(j.le(&i), 0), (j.gt(&(&i + 3)), 0), (other, 1)] {
-        let y = mask.select(&a.matmul(&b), 0.0);
+        let y = mask.select(a.matmul(&b), 0.0);
         let flows = y.gradient_with(&g, &[&a, &b]).expect("it has them");
         let roots = [0, 1].map(|k| flows[k].uop().expect("well-formed"));
         let n = compile(&roots).expect("it compiles");
