@@ -295,8 +295,7 @@ fn at_most(turns: &UOp, end: &UOp) -> UOp {
 /// How a REDUCE becomes two, one of which needs no condition on the counter.
 struct Cut {
     range: UOp,
-    /// The turns of both, and whether all lanes count in them: those come first, as sums that nothing holds yet have all
-    /// registers.
+    /// The turns of both, and whether all lanes count in them; those in which they do come first.
     parts: [(Span, bool); 2],
 }
 
@@ -583,12 +582,12 @@ mod tests {
         }
     }
 
-    /// Terms in runs of sixteen, up to a row's own: runs that all rows of a tile want whole ask nothing, and of those behind
+    /// Terms in few runs of many, up to a row's own: runs that all rows of a tile want whole ask nothing, and of those behind
     /// them there are as many terms as some row wants.
     #[test]
     fn a_sum_in_runs_is_cut_at_its_outermost_loop() {
-        let r = ranges(&[512], &[32, 16]);
-        let term = &r[1] * 16 + &r[2];
+        let r = ranges(&[512], &[8, 64]);
+        let term = &r[1] * 64 + &r[2];
         let at =
             |slot, by: &UOp| param(slot, &[512, 512], DType::F32).at(&[by.clone(), term.clone()]);
         let product = at(1, &r[0]) * at(2, &r[0]);
@@ -614,7 +613,7 @@ mod tests {
                 .map(|r| r.src()[0].as_int())
                 .collect::<Vec<_>>()
         };
-        assert_eq!(ends(whole), [None, Some(16)]);
+        assert_eq!(ends(whole), [None, Some(64)]);
         assert_eq!(ends(some), [None, None]);
         let begins = |sum: &UOp| sum.src()[1].src().len();
         assert_eq!([begins(whole), begins(some)], [1, 2]);

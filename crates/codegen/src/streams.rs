@@ -349,6 +349,29 @@ mod tests {
         is_kept(&parse(&text).expect("it is a list"), &target)
     }
 
+    /// What is read is not more for each line because threads share the lines.
+    #[test]
+    fn lines_of_all_threads_count() {
+        let text = "LINEAR {
+              8i32 1000i32 16i32
+              p0 = PARAM[0, f32, GLOBAL] (128000,)
+              p1 = PARAM[1, f32, GLOBAL] (128000,)
+              %0 = SPECIAL[\"tid\"] 8i32
+              %1 = MUL %0 1000
+              r0 = RANGE[0, LOOP] 1000i32
+              %2 = ADD %1 r0
+              %3 = MUL %2 16
+              %4 = SHRINK p1 (%3,) (16i32,)
+              %5 = LOAD %4
+              %6 = SHRINK p0 (%3,) (16i32,)
+              %7 = STORE %6 %5
+              %8 = END %7 r0
+            }";
+        let moved = Moved::of(parse(text).expect("it is a list").src());
+        assert_eq!(moved.lines, 8000.0);
+        assert_eq!(moved.work(), 1.0 + READ);
+    }
+
     #[test]
     fn of_a_table_what_is_looked_up_counts() {
         assert!(is_gathered_in_caches(8192));
