@@ -62,6 +62,7 @@ def products():
             q, k, v = (normal(1, 12, length, 64).requires_grad_() for _ in range(3))
             flow = normal(1, 12, length, 64)
 
+            @torch.enable_grad()
             def call():
                 y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
                 return torch.autograd.grad(y, [q, k, v], flow)
