@@ -108,7 +108,7 @@ pub fn lower(
 
     let closed = loops::normalise(&optimized)?;
     let flat = memory::flatten(&closed)?;
-    let simple = rules::kernel().rewrite(&flat)?;
+    let simple = loops::part_reduces(&rules::kernel().rewrite(&flat)?);
     let limited = limits::asked_once(&padding::settle(&limits::limit(&simple)?)?)?;
     let limited = peel::peel(&limited)?;
     let hoisted = memory::hoist(&limited);

@@ -664,6 +664,24 @@ fn a_sum_in_two_loops_that_were_one_is_two() {
     check(&[(kernel, vec![])]);
 }
 
+/// Two sums over one pair of loops, of which a schedule leaves one sum's terms alike along the outer.
+#[test]
+fn a_sum_whose_terms_a_schedule_makes_alike_has_loops_of_its_own() {
+    let r = ranges(&[], &[36, 22]);
+    let [i, j] = &r[..] else {
+        panic!("two ranges");
+    };
+    let hit = ((i + j) % 3).binary(Op::CmpEq, &UOp::index_const(0));
+    let [zero, one] = [0.0, 1.0].map(|v| UOp::float(v, DType::F32));
+    let x = param(1, &[36, 22], DType::F32).at(&r);
+    let sums = [hit.select(&x, &zero), hit.select(&zero, &one)];
+    let [some, count] = sums.map(|v| v.reduce_ranges(ReduceOp::Add, &r));
+    let out = param(0, &[1], DType::F32).at(&[UOp::index_const(0)]);
+    let kernel = sink(&[out.store(&(some - count))]);
+    let in_threes = ["SPLIT(0,12,UNROLL)", "SPLIT(1,11,UNROLL)"];
+    check(&[(kernel, in_threes.map(|o| o.parse().unwrap()).to_vec())]);
+}
+
 /// A slice that threads share, filled in the one turn of a loop around.
 #[test]
 fn threads_wait_for_no_turn_of_a_loop_of_one() {
