@@ -497,6 +497,7 @@ fn lower_all(kernels: &[Key]) -> Result<Vec<(uop::Program, Timings)>> {
             None,
             &mut |_, _| {},
         );
+        let lowered = lowered.inspect_err(|e| report::not_compiled(kernel, e));
         let mut done = done.lock().unwrap_or_else(|e| e.into_inner());
         done[i] = Some(lowered);
     };

@@ -9,7 +9,7 @@ use monoglot_codegen::opt::heuristic::{Choice, Weighed};
 use monoglot_device::{Config, Runtime, program_parts, program_source};
 use monoglot_schedule::{Function, users};
 use monoglot_uop::graph::toposort_many;
-use monoglot_uop::{DType, Device, Op, Program, ProgramInfo, Result, Scalar, UOp};
+use monoglot_uop::{DType, Device, Error, Op, Program, ProgramInfo, Result, Scalar, UOp};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::io::Write;
@@ -85,6 +85,11 @@ pub(crate) fn compiled(kernel: &UOp, program: &Program, runtime: &dyn Runtime) {
             .assembly(program)
             .map_or_else(|e| e.to_string(), Option::unwrap_or_default)
     });
+}
+
+/// DEBUG=5 shows a kernel that could not be compiled as well.
+pub(crate) fn not_compiled(kernel: &UOp, why: &Error) {
+    tell(5, || format!("{kernel}\nnot compiled: {why}"));
 }
 
 /// An Opt and its reason; below, its estimate and those of others, the best first.
