@@ -72,6 +72,6 @@ fn weighed(scores: &UOp, values: &UOp, causal: bool, masked: bool) -> Result<UOp
     if masked {
         sum = sum.eq_(&sum.like(0.0)).select(&sum.like(1.0), &sum);
     }
-    let weights = f::div(&e, &sum.expand(e.shape())?);
-    matmul(&weights, values, seen.as_ref())
+    let weighed = matmul(&e, values, seen.as_ref())?;
+    Ok(f::div(&weighed, &sum.expand(weighed.shape())?))
 }

@@ -233,6 +233,12 @@ impl Rangeify<'_> {
         count(others.filter(|r| !open.contains(*r) && at.around.contains(&number(r))))
     }
 
+    /// Whether a factor of a product is made of short sums, so that a slice of it may be kept.
+    pub(super) fn has_sums_in_a_factor(&self, product: &UOp) -> bool {
+        let terms = self.terms(&product.src()[0], product.shape().max_len() as f64);
+        terms.is_some_and(|n| n > 0.0 && n <= TERMS)
+    }
+
     /// How many terms the sums have of which an element is made; None where that is a long story.
     fn terms(&self, u: &UOp, size: f64) -> Option<f64> {
         let mut seen: FxHashSet<&UOp> = FxHashSet::default();

@@ -84,6 +84,10 @@ impl Rangeify<'_> {
                 return Some(true);
             }
             self.kernels[number].product = greater;
+            // Its slices are those of what is kept of a factor.
+            if self.has_sums_in_a_factor(u) {
+                return Some(false);
+            }
         }
         let kernel = &self.kernels[number];
         if kernel.shared.as_ref().is_some_and(|s| *s != open) {
