@@ -387,6 +387,10 @@ impl Cut {
     }
 }
 
+/// The greatest of places, as a sum over the ranges around, and the greatest of their negatives; None where that is not
+/// known.
+type Wanted = [Option<Affine>; 2];
+
 /// Add what loops that fill storage of the kernel's own need not do, given that masks let through no more of
 /// it than the readers' conditions say.
 fn fills(nodes: &[UOp], spans: &mut Vec<(UOp, Span)>) {
@@ -397,19 +401,11 @@ fn fills(nodes: &[UOp], spans: &mut Vec<(UOp, Span)>) {
             .for_each(|s| users.entry(s).or_default().push(u));
     }
     // What is wanted of each place that is filled, by the STORE: those who read it come first.
-    let mut wanted: FxHashMap<&UOp, Affine> = FxHashMap::default();
+    let mut wanted: FxHashMap<&UOp, Wanted> = FxHashMap::default();
     for end in nodes.iter().rev().filter(|u| u.op() == Op::End) {
         let Some(fill) = Fill::of(end) else { continue };
-        let Some(most) = fill.most_wanted(&users, &wanted) else {
-            continue;
-        };
-        if let Some((range, to)) = fill.ends(&most) {
-            let span = Span {
-                from: None,
-                to: Some(to),
-            };
-            spans.push((range, span));
-        }
+        let most = [false, true].map(|least| fill.most_wanted(&users, &wanted, least));
+        spans.extend(fill.turns(&most));
         wanted.insert(fill.store, most);
     }
 }
@@ -440,11 +436,12 @@ impl<'a> Fill<'a> {
         })
     }
 
-    /// The greatest place of it that is read, as a sum over the ranges around; None where that is not known.
+    /// The greatest place of it that is read, or the greatest negative.
     fn most_wanted(
         &self,
         users: &FxHashMap<&UOp, SmallVec<[&'a UOp; 4]>>,
-        wanted: &FxHashMap<&UOp, Affine>,
+        wanted: &FxHashMap<&UOp, Wanted>,
+        negative: bool,
     ) -> Option<Affine> {
         let mut most: Option<Affine> = None;
         for filled in users.get(self.end)? {
@@ -460,15 +457,12 @@ impl<'a> Fill<'a> {
                 while let Some((u, user)) = open.pop() {
                     let bound = match user.op() {
                         Op::Load if user.src()[0] == *u => None,
-                        Op::Where => self.bound(place, &chosen_where(user, u)),
+                        Op::Where => self.bound(place, &chosen_where(user, u), negative),
                         Op::Store if user.src()[1] == *u => {
                             let here = user.src()[0].src().get(1) == Some(place);
-                            Some(
-                                wanted
-                                    .get(user)
-                                    .filter(|_| here && user.src().len() == 2)?
-                                    .clone(),
-                            )
+                            let ends = wanted.get(user);
+                            let ends = ends.filter(|_| here && user.src().len() == 2)?;
+                            Some(ends[negative as usize].clone()?)
                         }
                         Op::Reduce if user.src()[0] == *u => None,
                         op if op.is_elementwise() => None,
@@ -485,9 +479,9 @@ impl<'a> Fill<'a> {
         most
     }
 
-    /// What is greatest of a place where conditions hold.
-    fn bound(&self, place: &UOp, conditions: &[UOp]) -> Option<Affine> {
-        let at = Affine::of(place)?;
+    /// What is greatest of a place, or of its negative, where conditions hold.
+    fn bound(&self, place: &UOp, conditions: &[UOp], negative: bool) -> Option<Affine> {
+        let at = signed(place, negative)?;
         let around = |u: &UOp| u.ranges().iter().all(|r| self.around.contains(r));
         let (inner, k) = at.terms.iter().find(|t| is_loop(&t.0) && !around(&t.0))?;
         conditions.iter().flat_map(constraints).find_map(|c| {
@@ -508,23 +502,41 @@ impl<'a> Fill<'a> {
         })
     }
 
-    /// The loop of which a turn is the farthest step, and where it may end if no more than this place is wanted.
-    fn ends(&self, most: &Affine) -> Option<(UOp, UOp)> {
+    /// The loop of which a turn is the farthest step, and its turns if no other places are wanted.
+    fn turns(&self, wanted: &Wanted) -> Option<(UOp, Span)> {
         let at = Affine::of(self.place)?;
         let own = |t: &&(UOp, i128)| is_loop(&t.0) && !self.around.contains(&t.0) && t.1 > 0;
         let (range, k) = at.terms.iter().filter(own).max_by_key(|t| t.1)?;
-        let mut left = Affine::number(DType::Index, most.constant + k - at.constant);
-        for (atom, by) in &most.terms {
-            left.term(atom, *by)?;
-        }
-        for (atom, by) in at.terms.iter().filter(|t| t.0 != *range) {
-            settle(&mut left, &(atom.clone(), -by), &self.around, false)?;
-        }
         let end = &range.src()[0];
-        let turns = at_most(&quotient(&left, *k)?, end);
-        let less = end.vmax() >= TURNS && turns.vmin() < end.vmax();
-        less.then(|| (range.clone(), turns))
+        // Of k·range + rest: ⌊(most + k − rest) / k⌋ turns, of which those below ⌈(least − rest) / k⌉ do nothing.
+        let step = |most: &Affine, begins: bool| {
+            let ahead = if begins { k - 1 } else { *k };
+            let mut left = Affine::number(DType::Index, ahead - at.constant);
+            left.plus(most, if begins { -1 } else { 1 })?;
+            for (atom, by) in at.terms.iter().filter(|t| t.0 != *range) {
+                settle(&mut left, &(atom.clone(), -by), &self.around, begins)?;
+            }
+            Some(at_most(&quotient(&left, *k)?, end))
+        };
+        let [to, from] = wanted;
+        let span = Span {
+            from: from.as_ref().and_then(|least| step(least, true)),
+            to: to.as_ref().and_then(|most| step(most, false)),
+        };
+        let span = Span {
+            from: span.from.filter(|turns| turns.vmax() > 0),
+            to: span.to.filter(|turns| turns.vmin() < end.vmax()),
+        };
+        (end.vmax() >= TURNS && !span.is_whole()).then(|| (range.clone(), span))
     }
+}
+
+/// A place, or its negative.
+fn signed(place: &UOp, negative: bool) -> Option<Affine> {
+    let at = Affine::of(place)?;
+    let mut signed = Affine::number(DType::Index, 0);
+    signed.plus(&at, if negative { -1 } else { 1 })?;
+    Some(signed)
 }
 
 /// The conditions under which a WHERE is this one of its sources.

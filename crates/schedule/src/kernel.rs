@@ -112,8 +112,14 @@ pub(crate) fn kernels(stores: Stores) -> Result<Calls> {
     let mut known = Known::default();
     let mut owns: FxHashMap<&UOp, own::Pending> = own.iter().map(own::pending).collect();
     let mut calls = Vec::with_capacity(stored.len() + own.len());
+    let mut beside: FxHashMap<usize, Vec<(usize, &Stored)>> = FxHashMap::default();
     for (i, s) in stored.iter().enumerate() {
-        let mut one = || kernel(s, inputs + i, &mut known);
+        let own = beside.entry(s.host.unwrap_or(i)).or_default();
+        own.push((inputs + i, s));
+    }
+    for (i, s) in stored.iter().enumerate() {
+        let Some(all) = beside.get(&i) else { continue };
+        let mut one = || kernel(all, &mut known);
         match called(&s.node) {
             None => calls.push(one()?),
             Some(call) => {
@@ -135,7 +141,9 @@ pub(crate) fn kernels(stores: Stores) -> Result<Calls> {
 /// Kernels in simplest form by what they were before, and which of their PARAMs are left in it.
 type Known = FxHashMap<UOp, (UOp, Vec<usize>)>;
 
-fn kernel(stored: &Stored, slot: usize, known: &mut Known) -> Result<Call> {
+/// The kernel that stores the first, and the others beside it.
+fn kernel(all: &[(usize, &Stored)], known: &mut Known) -> Result<Call> {
+    let (slot, stored) = all[0];
     if stored.node.shape().iter().any(|d| d.is(0)) {
         return Ok(Call {
             callee: Callee::Nothing,
@@ -147,23 +155,25 @@ fn kernel(stored: &Stored, slot: usize, known: &mut Known) -> Result<Call> {
     if stored.node.op() == Op::Copy {
         return copy(stored, slot);
     }
-    let out = flat(slot, &stored.node, Some(stored.device));
-    let store = out
-        .at(std::slice::from_ref(&stored.index))
-        .store(&stored.value);
-    let sink = UOp::sink(&[store.end(&stored.ranges)])
-        .with_arg(Arg::Kernel(Arc::new(KernelInfo::default())));
-    let (sink, args) = number(&sink, slot);
+    let store = |(slot, stored): &(usize, &Stored)| {
+        let out = flat(*slot, &stored.node, Some(stored.device));
+        let place = out.at(std::slice::from_ref(&stored.index));
+        place.store(&stored.value).end(&stored.ranges)
+    };
+    let stores: Vec<UOp> = all.iter().map(store).collect();
+    let sink = UOp::sink(&stores).with_arg(Arg::Kernel(Arc::new(KernelInfo::default())));
+    let (sink, args) = number(&sink, all.iter().map(|(slot, _)| *slot).collect());
     if !known.contains_key(&sink) {
         // Simplification may have dropped reads: what is left is numbered again.
-        let simple = number_params(&simplify(&sink)?, vec![0], |local| local as usize);
+        let outs = (0..all.len()).collect();
+        let simple = number_params(&simplify(&sink)?, outs, |local| local as usize);
         known.insert(sink.clone(), simple);
     }
     let (simple, left) = &known[&sink];
     Ok(Call {
         callee: Callee::Compute(simple.clone()),
         args: left.iter().map(|&local| args[local]).collect(),
-        outs: 1,
+        outs: all.len(),
         device: stored.device,
     })
 }
@@ -285,9 +295,8 @@ fn part_copy(
 }
 
 /// The kernel of the program's buffers with canonical numbers for all that has one, and the buffer of each of its
-/// PARAMs, of which it writes the first.
-fn number(sink: &UOp, slot: usize) -> (UOp, Vec<usize>) {
-    let mut args = vec![slot];
+/// PARAMs, of which it writes the first, `args`.
+fn number(sink: &UOp, mut args: Vec<usize>) -> (UOp, Vec<usize>) {
     let nodes = sink.toposort();
     let mut map = params(&nodes, |slot| place(&mut args, slot as usize));
     let of_a_length = |u: &&UOp| u.op() == Op::Range && u.ops_below().contains(Op::Param);

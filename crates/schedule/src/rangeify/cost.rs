@@ -277,7 +277,8 @@ pub(super) fn emitted(u: &UOp, at: &At, native: OpSet) -> usize {
     own + conditions
 }
 
-fn bytes(u: &UOp) -> f64 {
+/// Bytes of a value's elements.
+pub(super) fn bytes(u: &UOp) -> f64 {
     u.shape().max_len() as f64 * u.dtype().bytes() as f64
 }
 
@@ -354,6 +355,14 @@ impl Rangeify<'_> {
         let blown = wanted.len() > 1 || loads > size * 1.5;
         if !blown {
             return Ok(false);
+        }
+        // What a kernel keeps of its slices for two sums would be stored for two kernels.
+        if heavy > 0.0
+            && self
+                .product_of_slices(u)
+                .is_some_and(|p| p.shape().max_len() as f64 == size)
+        {
+            return Ok(true);
         }
         // Small reductions below are stored whatever happens here; large ones only because of it.
         let moved = if heavy * 8.0 > bytes(u) {

@@ -6,9 +6,10 @@
 //! kept over the others. Invariant: all that a kernel keeps or shares (`shared`) is of the same slices, whose
 //! loops stand outermost, and what it keeps of as many slices as a vector has lanes fits its LOCAL storage.
 
-use super::cost::{SHORT, TILE, count, is_data, names_places};
+use super::cost::{SHORT, TILE, bytes, count, is_data, names_places};
+use super::shared::factors;
 use super::{Around, At, Body, Instance, Rangeify};
-use monoglot_uop::{AddrSpace, Arg, AxisType, DType, Op, Shape, UOp};
+use monoglot_uop::{AddrSpace, Arg, AxisType, DType, Op, Shape, Target, UOp};
 use rustc_hash::FxHashSet;
 
 /// Most terms of a sum that is kept, and most sums that what is kept is a factor of: those of longer products
@@ -18,6 +19,10 @@ const TERMS: f64 = 128.0;
 const NEAR: f64 = 2.0;
 /// Operations that a read costs where elements lie apart.
 const APART: f64 = 3.0;
+/// How many times as many bytes a value has that is computed again, as what it is made of and what is made of it.
+const LESS: f64 = 2.0;
+/// Most kernels in which it is.
+const KERNELS: usize = 8;
 /// Vectors of a row that a tile has.
 const ROW: usize = 4;
 /// Most nodes that are looked at below a value.
@@ -40,19 +45,58 @@ struct Plan {
     bytes: f64,
 }
 
+/// Whether indices alone choose a value, or what is none: that tells those who read it where they need none of it.
+fn masks(u: &UOp) -> bool {
+    let chosen = u.op() == Op::Where && !is_data(&u.src()[0]);
+    chosen && u.src()[1..].iter().any(|s| !is_data(s))
+}
+
+/// Whether no cache of a machine holds a value.
+fn is_far(u: &UOp, target: &Target) -> bool {
+    !target.workgroups && bytes(u) > target.caches[2] as f64
+}
+
+/// Visit what is below a value, as far as `on` says; None where that is a long story.
+fn walk<'a>(u: &'a UOp, mut on: impl FnMut(&'a UOp) -> bool) -> Option<()> {
+    let mut seen: FxHashSet<&UOp> = FxHashSet::default();
+    let mut open = vec![u];
+    while let Some(at) = open.pop() {
+        if seen.insert(at) && on(at) {
+            open.extend(at.src());
+        }
+        if seen.len() > BELOW {
+            return None;
+        }
+    }
+    Some(())
+}
+
+/// Whether a sum folds a value, or what is made of it element by element.
+fn folds(sum: &UOp, value: &UOp) -> bool {
+    let mut found = false;
+    walk(&sum.src()[0], |at| {
+        found |= at == value;
+        !found && at.op() != Op::Reduce && !super::is_stored(at)
+    });
+    found
+}
+
 impl Rangeify<'_> {
     /// Keep a value in the one kernel that wants it, if that costs less than to compute it again; false, with
     /// nothing done, otherwise.
     pub(super) fn keep(&mut self, n: u32, u: &UOp, wanted: &[u32]) -> bool {
         let kept = self.plan(u, wanted).filter(|p| self.pays(n, u, wanted, p));
-        let Some(Plan {
+        let kept = kept.map(|plan| self.fill(n, u, wanted, plan));
+        kept.is_some()
+    }
+
+    /// Keep a value as it was planned.
+    fn fill(&mut self, n: u32, u: &UOp, wanted: &[u32], plan: Plan) {
+        let Plan {
             axes,
             shared,
             bytes,
-        }) = kept
-        else {
-            return false;
-        };
+        } = plan;
         let number = self.instances[wanted[0] as usize].kernel;
         let mut indices = self.instances[wanted[0] as usize].at.indices.clone();
         let mut own = Vec::new();
@@ -81,7 +125,94 @@ impl Rangeify<'_> {
             self.instances[i as usize].body = Body::Kept(self.kept.len() as u32);
         }
         self.kept.push(Kept { fill, own, axes });
+    }
+
+    /// Keep a value in each kernel that wants it, where it is farther away than any cache and those who want it make
+    /// less of it, as of scores that fit no cache: what is read of its factors costs less than storing it. One that
+    /// is wanted by an element alone computes it there. False, with nothing done, where some kernel cannot.
+    pub(super) fn keep_apart(&mut self, n: u32, u: &UOp, wanted: &[u32]) -> bool {
+        let mut groups: Vec<(u32, Vec<u32>)> = Vec::new();
+        for &i in wanted {
+            let kernel = self.instances[i as usize].kernel;
+            match groups.iter_mut().find(|(k, _)| *k == kernel) {
+                Some((_, all)) => all.push(i),
+                None => groups.push((kernel, vec![i])),
+            }
+        }
+        let less = |(number, _): &(u32, Vec<u32>)| {
+            let kernel = &self.kernels[*number as usize];
+            is_far(u, &kernel.target) && LESS * bytes(&self.nodes[kernel.node as usize]) <= bytes(u)
+        };
+        // Windows over it would want parts of other slices.
+        let plain = |i: &UOp| i.op() == Op::Range || i.as_int().is_some();
+        let plain = |i: &u32| self.instances[*i as usize].at.indices.iter().all(plain);
+        let few = groups.len() <= KERNELS && groups.iter().all(less);
+        if !few || !wanted.iter().all(plain) || !self.is_made_of_less(u) {
+            return false;
+        }
+        let alone = |all: &[u32]| match all {
+            _ if masks(u) => true,
+            [i] => self.instances[*i as usize].at.around.is_empty(),
+            _ => false,
+        };
+        let mut plans = Vec::new();
+        for (_, all) in groups.iter().filter(|(_, all)| !alone(all)) {
+            match self.plan(u, all) {
+                Some(plan) => plans.push((all, plan)),
+                None => return false,
+            }
+        }
+        for (all, plan) in plans {
+            self.fill(n, u, all, plan);
+        }
         true
+    }
+
+    /// Whether a value is made, by short sums, of what has far fewer bytes.
+    fn is_made_of_less(&self, u: &UOp) -> bool {
+        let size = u.shape().max_len() as f64;
+        let short = |n| n > 0.0 && n <= 2.0 * TERMS;
+        if !self.terms(u, size).is_some_and(short) {
+            return false;
+        }
+        let mut seen: FxHashSet<&UOp> = FxHashSet::default();
+        let mut open = vec![u];
+        let mut read = 0.0;
+        while let Some(u) = open.pop() {
+            if !is_data(u) || !seen.insert(u) {
+                continue;
+            }
+            let sum = u.op() == Op::Reduce && (u.shape().max_len() as f64) < size;
+            let stored = self.store[self.number[u] as usize].is_some();
+            if sum || stored || u.op() == Op::Param || super::is_stored(u) {
+                read += bytes(u);
+            } else {
+                open.extend(u.src());
+            }
+        }
+        LESS * read <= bytes(u)
+    }
+
+    /// The instance of a REDUCE whose kernel has the same elements, and may store it as well: what it folds is far away,
+    /// and better computed once for both.
+    pub(super) fn beside(&mut self, u: &UOp, wanted: &[u32]) -> Option<u32> {
+        if u.op() != Op::Reduce || !self.is_made_of_less(&u.src()[0]) {
+            return None;
+        }
+        let of = |i: u32| self.instances[i as usize].kernel;
+        // Kernels read what later ones store.
+        let last = wanted.iter().map(|&i| of(i)).max()?;
+        let mut own = wanted.iter().filter(|&&i| of(i) == last);
+        let (Some(&i), None) = (own.next(), own.next()) else {
+            return None;
+        };
+        let Instance { at, .. } = &self.instances[i as usize];
+        let kernel = &self.kernels[last as usize];
+        let same = at.indices == kernel.indices && at.gate.is_none();
+        let length = u.src()[0].shape().max_len() as f64 / (u.shape().max_len() as f64).max(1.0);
+        let far = is_far(&u.src()[0], &kernel.target);
+        let shares = same && far && self.parts_from(u, i, [length, length], 0.0) != Some(true);
+        shares.then_some(i)
     }
 
     /// The instance that fills what this one reads, if it reads what is kept.
@@ -132,12 +263,9 @@ impl Rangeify<'_> {
         let padded = u.op() == Op::Pad && wanted.iter().all(|&i| self.products(i) <= 1.0);
         let padded = padded && !self.has_whole_rows(u, wanted);
         let stored = u.op().is_elementwise() || u.op() == Op::Reduce || padded;
-        // What follows from the indices alone is cheaper to compute again; so is a choice by it, which tells those
-        // who read what it chooses from where they need none of it.
-        let chosen = u.op() == Op::Where && !is_data(&u.src()[0]);
-        let masks = chosen && u.src()[1..].iter().any(|s| !is_data(s));
+        // What follows from the indices alone is cheaper to compute again.
         if !stored
-            || masks
+            || masks(u)
             || names_places(u)
             || !is_data(u)
             || matches!(u.dtype(), DType::Index | DType::Void)
@@ -233,10 +361,30 @@ impl Rangeify<'_> {
         count(others.filter(|r| !open.contains(*r) && at.around.contains(&number(r))))
     }
 
-    /// Whether a factor of a product is made of short sums, so that a slice of it may be kept.
-    pub(super) fn has_sums_in_a_factor(&self, product: &UOp) -> bool {
-        let terms = self.terms(&product.src()[0], product.shape().max_len() as f64);
-        terms.is_some_and(|n| n > 0.0 && n <= TERMS)
+    /// The product of which a value is made, if a factor of it is made of short sums, and folded by another sum there as
+    /// well or nothing else is there: a kernel keeps that factor of its slices, as the weights of an attention that
+    /// divides last.
+    pub(super) fn product_of_slices(&self, u: &UOp) -> Option<UOp> {
+        let mut sums: Vec<&UOp> = Vec::new();
+        let mut others = 0;
+        walk(u, |at| {
+            let sum = at.op() == Op::Reduce && is_data(at);
+            let given = at.op() == Op::Param || super::is_stored(at);
+            sums.extend(sum.then_some(at));
+            others += usize::from(given && !sum);
+            !sum && !given
+        })?;
+        let short = |f: &&UOp| {
+            let terms = self.terms(f, f.shape().max_len() as f64);
+            terms.is_some_and(|n| n > 0.0 && n <= TERMS)
+        };
+        let alone = sums.len() == 1 && others == 0;
+        let sliced = |product: &&&UOp| {
+            let kept = factors(product).find(short);
+            let another = |kept| sums.iter().any(|s| s != *product && folds(s, kept));
+            kept.is_some_and(|kept| alone || another(kept))
+        };
+        sums.iter().find(sliced).map(|p| (*p).clone())
     }
 
     /// How many terms the sums have of which an element is made; None where that is a long story.

@@ -39,6 +39,8 @@ pub(crate) struct Stored {
     pub(crate) value: UOp,
     /// The device that holds the result.
     pub(crate) device: Device,
+    /// The number of what is stored by the kernel that computes this one as well, over the same ranges.
+    pub(crate) host: Option<usize>,
 }
 
 /// Everything that is stored, in an order in which no one reads what comes later, and what it is for.
@@ -153,6 +155,7 @@ pub(crate) struct Rangeify<'a> {
 }
 
 /// A kernel while it grows.
+#[derive(Clone)]
 struct Draft {
     node: u32,
     root: u32,
@@ -167,6 +170,8 @@ struct Draft {
     product: f64,
     /// Bytes of LOCAL storage for a vector of slices.
     kept: f64,
+    /// The kernel that computes this one's value, where another does.
+    host: Option<usize>,
     target: Arc<Target>,
 }
 
@@ -366,10 +371,21 @@ impl Rangeify<'_> {
             }
             return Ok(());
         }
+        if !must && self.keep_apart(n, &u, &wanted) {
+            let elements = wanted.iter().map(|&i| self.filled_by(i).unwrap_or(i));
+            let mut elements: Vec<u32> = elements.collect();
+            elements.sort_unstable();
+            elements.dedup();
+            return elements.into_iter().try_for_each(|i| self.expand(i, &u));
+        }
         let slot = self.inputs + self.kernels.len();
-        let root = self.open_kernel(n, &u)?;
+        let beside = if must { None } else { self.beside(&u, &wanted) };
+        let root = match beside {
+            Some(i) => self.store_beside(n, i),
+            None => self.open_kernel(n, &u)?,
+        };
         self.expand(root, &u)?;
-        for i in wanted {
+        for i in wanted.into_iter().filter(|&i| i != root) {
             // What is stored anyway may still be cheaper to compute again than to wait for.
             if must && self.recompute(n, i) {
                 self.expand(i, &u)?;
@@ -424,9 +440,25 @@ impl Rangeify<'_> {
             shared: None,
             product: 0.0,
             kept: 0.0,
+            host: None,
             target,
         });
         Ok(root)
+    }
+
+    /// Have the kernel of an instance store its value as well.
+    fn store_beside(&mut self, n: u32, i: u32) -> u32 {
+        let host = self.instances[i as usize].kernel;
+        let own = &self.kernels[host as usize];
+        let draft = Draft {
+            node: n,
+            root: i,
+            host: Some(host as usize),
+            ..own.clone()
+        };
+        self.store[n as usize] = Some(self.kernels.len() as u32);
+        self.kernels.push(draft);
+        i
     }
 
     fn range(&mut self, bound: UOp, axis: AxisType) -> UOp {
@@ -532,6 +564,7 @@ impl Rangeify<'_> {
                 index,
                 value,
                 device: k.device,
+                host: k.host,
             });
         stored.collect()
     }

@@ -85,7 +85,8 @@ impl Rangeify<'_> {
             }
             self.kernels[number].product = greater;
             // Its slices are those of what is kept of a factor.
-            if self.has_sums_in_a_factor(u) {
+            let root = &self.nodes[self.kernels[number].node as usize];
+            if self.product_of_slices(root).as_ref() == Some(u) {
                 return Some(false);
             }
         }
@@ -165,17 +166,16 @@ fn is_product(u: &UOp) -> bool {
     matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _)) && multiplies(&u.src()[0])
 }
 
+/// The factors of a REDUCE that is a product, as they are before they are repeated.
+pub(super) fn factors(u: &UOp) -> impl Iterator<Item = &UOp> {
+    let value = is_product(u).then(|| counted(&u.src()[0]));
+    value.into_iter().flat_map(UOp::src).map(UOp::viewed)
+}
+
 /// Whether a value, whose sums are asked for, is a product of factors that are the same for many of these, or where it
 /// counts.
-pub(crate) fn multiplies(mut value: &UOp) -> bool {
-    let zero = |u: &UOp| u.const_value().is_some_and(|v| v.is_zero());
-    loop {
-        value = match (value.op(), value.src()) {
-            (Op::Cast, [of]) => of,
-            (Op::Where, [_, of, other]) if zero(other) => of,
-            _ => break,
-        };
-    }
+pub(crate) fn multiplies(value: &UOp) -> bool {
+    let value = counted(value);
     let again = |factor: &UOp| {
         let mut at = factor;
         while at.op().is_movement() || at.op() == Op::Cast {
@@ -187,4 +187,16 @@ pub(crate) fn multiplies(mut value: &UOp) -> bool {
         false
     };
     value.op() == Op::Mul && value.src().iter().all(again)
+}
+
+/// A value where it counts, before it is made one of another dtype.
+fn counted(mut value: &UOp) -> &UOp {
+    let zero = |u: &UOp| u.const_value().is_some_and(|v| v.is_zero());
+    loop {
+        value = match (value.op(), value.src()) {
+            (Op::Cast, [of]) => of,
+            (Op::Where, [_, of, other]) if zero(other) => of,
+            _ => return value,
+        };
+    }
 }

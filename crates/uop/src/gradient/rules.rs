@@ -210,7 +210,7 @@ impl At<'_> {
             Arithmetic::Sub => self.flow(&[&same, &|| scale(g, -1.0)]),
             Arithmetic::Mul => {
                 let times = |x: &UOp| match x.const_value() {
-                    Some(c) => scale(g, c.to_f64()),
+                    Some(c) => in_place(g, |g| scale(g, c.to_f64())),
                     None => product(g, x),
                 };
                 self.flow(&[&|| times(b), &|| times(a)]);
