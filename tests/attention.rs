@@ -3,6 +3,7 @@
 //! and counts on NULL, for one kind of machine.
 
 use monoglot::compiler::engine::{compile, default_device};
+use monoglot::compiler::uop::Op;
 use monoglot::prelude::*;
 use monoglot::{Config, Device};
 use std::sync::Mutex;
@@ -63,6 +64,16 @@ fn cases() -> Vec<Case> {
         case(
             "attention",
             |[q, k, v, _]| q.attention(k, v, None, false),
+            |x, _, _, _| x * 0.5,
+            softmax,
+        ),
+        case(
+            "weights divided behind the values",
+            |[q, k, v, _]| {
+                let x = scores(q, k);
+                let weights = (&x - x.max(-1, true)).exp();
+                weights.matmul(v) / weights.sum(-1, true)
+            },
             |x, _, _, _| x * 0.5,
             softmax,
         ),
@@ -215,13 +226,17 @@ fn keys_behind_a_query_count_for_nothing_whatever_they_are() {
     }
 }
 
-/// d/dq, d/dk and d/dv of Σ y·g where y is the causal attention.
-fn gradients([l, s, d, e]: [usize; 4], [q, k, v, g]: &[Vec<f32>; 4]) -> [Vec<f64>; 3] {
+/// d/dq, d/dk and d/dv of Σ y·g where y is the attention, causal or not.
+fn gradients(
+    [l, s, d, e]: [usize; 4],
+    [q, k, v, g]: &[Vec<f32>; 4],
+    causal: bool,
+) -> [Vec<f64>; 3] {
     let of = |x: &[f32], row: usize, width: usize, c: usize| f64::from(x[row * width + c]);
     let mut all = [vec![0.0; l * d], vec![0.0; s * d], vec![0.0; s * e]];
     let scale = 1.0 / (d as f64).sqrt();
     for i in 0..l {
-        let seen = s.min(i + 1);
+        let seen = if causal { s.min(i + 1) } else { s };
         let score = |j: usize| {
             (0..d)
                 .map(|c| of(q, i, d, c) * of(k, j, d, c) * scale)
@@ -246,6 +261,28 @@ fn gradients([l, s, d, e]: [usize; 4], [q, k, v, g]: &[Vec<f32>; 4]) -> [Vec<f64
     all
 }
 
+/// Gradients of one head of attention of these sizes, compared with plain loops.
+fn flows_back(device: &str, [l, s, d, e]: [usize; 4], causal: bool) {
+    let data = [l * d, s * d, s * e, l * e];
+    let data = [0, 1, 2, 3].map(|k| numbers(data[k], 77 * k as u32));
+    let tensor = |k: usize, rows: usize| {
+        let width = (data[k].len() / rows) as i64;
+        Tensor::new(&data[k], [rows as i64, width]).to(Device::new(device))
+    };
+    let [q, k, v, g] = [tensor(0, l), tensor(1, s), tensor(2, s), tensor(3, l)];
+    let y = q.attention(&k, &v, None, causal);
+    let got = y.gradient_with(&g, &[&q, &k, &v]).expect("it has one");
+    Tensor::realize_all(&[&got[0], &got[1], &got[2]]).expect("it runs");
+    let want = gradients([l, s, d, e], &data, causal);
+    for (got, want) in got.iter().zip(&want) {
+        let got = got.to_vec::<f32>().expect("it runs");
+        for (i, (g, w)) in got.iter().zip(want).enumerate() {
+            let near = (f64::from(*g) - w).abs() <= 5e-5 * (1.0 + w.abs());
+            assert!(near, "{device}, {l} by {s}, at {i}: {g}, not {w}");
+        }
+    }
+}
+
 /// Also where a kernel keeps scores, weights and their gradients side by side.
 #[test]
 fn gradients_of_causal_attention_agree_with_plain_loops() {
@@ -253,28 +290,62 @@ fn gradients_of_causal_attention_agree_with_plain_loops() {
     for device in ["CPU", "INTERP", "INTERP:GPU"] {
         on(device);
         let long = (device == "CPU").then_some([330, 330, 40, 24]);
-        for [l, s, d, e] in [[106, 10, 4, 14], [40, 64, 4, 8], [70, 70, 4, 3]]
-            .into_iter()
-            .chain(long)
-        {
-            let data = [l * d, s * d, s * e, l * e];
-            let data = [0, 1, 2, 3].map(|k| numbers(data[k], 77 * k as u32));
-            let tensor = |k: usize, rows: usize| {
-                let width = (data[k].len() / rows) as i64;
-                Tensor::new(&data[k], [rows as i64, width]).to(Device::new(device))
-            };
-            let [q, k, v, g] = [tensor(0, l), tensor(1, s), tensor(2, s), tensor(3, l)];
-            let y = q.attention(&k, &v, None, true);
-            let got = y.gradient_with(&g, &[&q, &k, &v]).expect("it has one");
-            let want = gradients([l, s, d, e], &data);
-            for (got, want) in got.iter().zip(&want) {
-                let got = got.to_vec::<f32>().expect("it runs");
-                for (i, (g, w)) in got.iter().zip(want).enumerate() {
-                    let near = (f64::from(*g) - w).abs() <= 5e-5 * (1.0 + w.abs());
-                    assert!(near, "{device}, {l} by {s}, at {i}: {g}, not {w}");
-                }
-            }
+        let sizes = [[106, 10, 4, 14], [40, 64, 4, 8], [70, 70, 4, 3]];
+        for sizes in sizes.into_iter().chain(long) {
+            flows_back(device, sizes, true);
         }
+    }
+}
+
+/// Scores that fit no cache are computed again by each kernel, one of which has what flows to keys and to values.
+#[test]
+fn gradients_of_attention_agree_where_scores_fit_no_cache() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    for caches in [[1 << 10, 2 << 10, 4 << 10], [4 << 10, 16 << 10, 32 << 10]] {
+        Config {
+            device: Some("CPU".into()),
+            caches: Some(caches),
+            ..Config::default()
+        }
+        .set();
+        let sizes = [
+            [64, 100, 4, 4],
+            [101, 64, 3, 4],
+            [128, 128, 8, 8],
+            [77, 150, 17, 2],
+            [300, 200, 16, 24],
+        ];
+        for sizes in sizes {
+            flows_back("CPU", sizes, true);
+            flows_back("CPU", sizes, false);
+        }
+    }
+}
+
+/// Of 12 heads of 1,024 by 1,024 scores no kernel reads or writes all: neither of attention nor of a softmax between two
+/// products, with or without what it comes to. The greatest score of a row and the sum of its weights are one kernel's.
+#[test]
+fn gradients_of_attention_store_no_scores() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    on("NULL:C:x86-64-v3");
+    let tensor = || Tensor::empty([12, 1024, 64], DType::F32, default_device());
+    let [q, k, v, g] = [(); 4].map(|_| tensor());
+    let of: [fn(&Tensor, &Tensor, &Tensor) -> Tensor; 3] = [
+        |q, k, v| q.attention(k, v, None, false),
+        |q, k, v| q.attention(k, v, None, true),
+        |q, k, v| weighed(scores(q, k), v),
+    ];
+    for (of, most) in of.into_iter().zip([6, 6, 5]) {
+        let y = of(&q, &k, &v);
+        let flows = y.gradient_with(&g, &[&q, &k, &v]).expect("it has them");
+        let roots = flows.iter().chain([&y]);
+        let roots: Vec<_> = roots.map(|t| t.uop().expect("well-formed")).collect();
+        let n = compile(&roots).expect("it compiles");
+        assert!(n.kernels <= most, "{} kernels", n.kernels);
+        let params = n.programs.iter().flat_map(|p| p.toposort());
+        let sizes = params.filter(|u| u.op() == Op::Param);
+        let greatest = sizes.map(|u| u.shape().max_len()).max();
+        assert_eq!(greatest, Some(12 * 1024 * 64));
     }
 }
 
@@ -310,7 +381,7 @@ fn peak() -> usize {
     words.and_then(|w| w.parse::<usize>().ok()).expect("in kB") / 1024
 }
 
-/// The scores of one head are 256 MiB.
+/// The scores of one head are 256 MiB; neither they nor what flows back to them are ever all there.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_long_attention_takes_little_memory() {
@@ -324,6 +395,10 @@ fn a_long_attention_takes_little_memory() {
         let before = peak();
         let y = q.attention(&k, &v, None, causal).to_vec::<f32>();
         assert!(y.expect("it runs").iter().all(|x| x.abs() <= 1.0));
+        let flows = q.attention(&k, &v, None, causal);
+        let flows = flows.square().sum(.., false).gradient(&[&q, &k, &v]);
+        let flows = flows.expect("it has them");
+        Tensor::realize_all(&[&flows[0], &flows[1], &flows[2]]).expect("it runs");
         let more = peak() - before;
         assert!(more < 64, "{more} MiB");
     }

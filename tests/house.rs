@@ -27,7 +27,7 @@ const LADDER: &[(&str, &[&str])] = &[
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 12_910),
-    ("schedule/src", 5_480),
+    ("schedule/src", 5_790),
     ("codegen/src", 16_590),
     ("codegen/src/render", 2_500),
     ("native/src", 11_120),

@@ -5,12 +5,11 @@
 //! from the inputs is equally long). Matrix products stay apart: each wants the registers for itself.
 
 use crate::kernel::{Call, Callee, Calls, confining, number_params, number_ranges, with_slots};
+use crate::rangeify::STORES;
 use monoglot_uop::{Arg, BufferArg, Device, Op, Result, Target, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Most stores of a kernel.
-const STORES: usize = 8;
 /// How many kernels are tried as company for another.
 const HOSTS: usize = 16;
 

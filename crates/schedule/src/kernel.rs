@@ -11,7 +11,7 @@ mod in_place;
 mod own;
 mod ranges;
 
-use crate::rangeify::{Output, Stored, Stores, called, flat};
+use crate::rangeify::{Output, Stored, Stores, called, counted, flat};
 pub(crate) use changed::{changed, confining};
 use monoglot_uop::marks::NodeMap;
 use monoglot_uop::{
@@ -365,6 +365,13 @@ pub(crate) fn number_ranges(sink: &UOp) -> UOp {
     }
 }
 
+/// Whether a REDUCE is a product of what the kernel keeps of its slices: one of those has all registers.
+fn multiplies_kept(u: &UOp) -> bool {
+    let kept = |f: &UOp| f.op() == Op::Index && f.src()[0].op() == Op::After;
+    let product = counted(&u.src()[0]);
+    product.op() == Op::Mul && product.src().iter().any(kept)
+}
+
 /// What RANGEs and BUFFERs become that get other numbers; or a REDUCE that needs ranges of its own first.
 fn ranges_of(sink: &UOp, nodes: &[UOp]) -> std::result::Result<FxHashMap<UOp, UOp>, UOp> {
     let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
@@ -402,7 +409,8 @@ fn ranges_of(sink: &UOp, nodes: &[UOp]) -> std::result::Result<FxHashMap<UOp, UO
         let own = &u.src()[1..];
         let bounds = own.iter().map(|r| r.src()[0].clone()).collect();
         let key: Key = (bounds, u.ranges().to_vec(), below);
-        let numbers = match shared.iter().find(|(k, _)| *k == key) {
+        let own_loop = multiplies_kept(u);
+        let numbers = match shared.iter().find(|(k, _)| *k == key && !own_loop) {
             Some((_, numbers)) => numbers.clone(),
             None => {
                 let first = next;

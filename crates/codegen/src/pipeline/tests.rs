@@ -245,28 +245,38 @@ fn parts_of_a_loop_do_not_fill_one_register() {
     }
 }
 
-/// `out[i] = Σ_{j ≤ i} b[j]²` of storage b with b[j] = 2·x[j] that is filled for every i.
-fn kept_below() -> UOp {
+/// `out[i] = Σ b[j]²` over j ≤ i, or over j ≥ i, of storage b with b[j] = x[i]·x[j] that is filled for every i.
+fn kept(above: bool) -> UOp {
     let r = ranges(&[64, 64], &[64]);
     let place = |slot, at: &UOp| param(slot, &[64], DType::F32).at(std::slice::from_ref(at));
     let storage = UOp::scratch(0, &Shape::of(&[64]), DType::F32, AddrSpace::Local);
-    let twice = &place(1, &r[1]) * &UOp::float(2.0, DType::F32);
-    let fill = storage.at(&r[1..2]).store(&twice).end(&r[1..2]);
+    let product = place(1, &r[0]) * place(1, &r[1]);
+    let fill = storage.at(&r[1..2]).store(&product).end(&r[1..2]);
     let read = storage.after(&[fill]).at(&r[2..]);
-    let counts = r[2].lt(&(&r[0] + 1));
+    let counts = match above {
+        true => r[0].lt(&(&r[2] + 1)),
+        false => r[2].lt(&(&r[0] + 1)),
+    };
     let square = counts.select(&(&read * &read), &read.like(0.0));
     let sum = square.reduce_ranges(ReduceOp::Add, &r[2..]);
     sink(&[place(0, &r[0]).store(&sum).end(&r[..1])])
 }
 
-/// What no one reads is not filled: both parts of the sum, and the loop that fills, end at the row.
+/// What no one reads is not filled: both parts of the sum, and the loop that fills, end or begin at the row.
 #[test]
 fn storage_is_filled_as_far_as_it_is_read() {
     let rows = split(0, 8, AxisType::Upcast, false);
-    let cases = [(kept_below(), vec![]), (kept_below(), vec![rows])];
-    for device in devices().iter().filter(|d| !d.target().workgroups) {
-        let programs = check_for(device, device.target(), &cases, 0);
-        assert!(bounded(&programs[1]) >= 3);
+    for above in [false, true] {
+        let cases = [(kept(above), vec![]), (kept(above), vec![rows])];
+        for device in devices().iter().filter(|d| !d.target().workgroups) {
+            let programs = check_for(device, device.target(), &cases, 0);
+            assert!(
+                bounded(&programs[1]) >= 3,
+                "{above} {} {}",
+                bounded(&programs[0]),
+                bounded(&programs[1])
+            );
+        }
     }
 }
 

@@ -6,23 +6,19 @@
 //! kept over the others. Invariant: all that a kernel keeps or shares (`shared`) is of the same slices, whose
 //! loops stand outermost, and what it keeps of as many slices as a vector has lanes fits its LOCAL storage.
 
-use super::cost::{SHORT, TILE, bytes, count, is_data, names_places};
+use super::cost::{SHORT, TILE, count, is_data, names_places};
 use super::shared::factors;
 use super::{Around, At, Body, Instance, Rangeify};
-use monoglot_uop::{AddrSpace, Arg, AxisType, DType, Op, Shape, Target, UOp};
+use monoglot_uop::{AddrSpace, Arg, AxisType, DType, Op, Shape, UOp};
 use rustc_hash::FxHashSet;
 
 /// Most terms of a sum that is kept, and most sums that what is kept is a factor of: those of longer products
 /// are better done in blocks of more rows than a slice has.
-const TERMS: f64 = 128.0;
+pub(super) const TERMS: f64 = 128.0;
 /// Operations that storing or reading an element of LOCAL storage costs.
 const NEAR: f64 = 2.0;
 /// Operations that a read costs where elements lie apart.
 const APART: f64 = 3.0;
-/// How many times as many bytes a value has that is computed again, as what it is made of and what is made of it.
-const LESS: f64 = 2.0;
-/// Most kernels in which it is.
-const KERNELS: usize = 8;
 /// Vectors of a row that a tile has.
 const ROW: usize = 4;
 /// Most nodes that are looked at below a value.
@@ -39,21 +35,16 @@ pub(super) struct Kept {
 }
 
 /// How a value would be kept.
-struct Plan {
+pub(super) struct Plan {
     axes: Vec<usize>,
     shared: Vec<UOp>,
     bytes: f64,
 }
 
 /// Whether indices alone choose a value, or what is none: that tells those who read it where they need none of it.
-fn masks(u: &UOp) -> bool {
+pub(super) fn masks(u: &UOp) -> bool {
     let chosen = u.op() == Op::Where && !is_data(&u.src()[0]);
     chosen && u.src()[1..].iter().any(|s| !is_data(s))
-}
-
-/// Whether no cache of a machine holds a value.
-fn is_far(u: &UOp, target: &Target) -> bool {
-    !target.workgroups && bytes(u) > target.caches[2] as f64
 }
 
 /// Visit what is below a value, as far as `on` says; None where that is a long story.
@@ -91,7 +82,7 @@ impl Rangeify<'_> {
     }
 
     /// Keep a value as it was planned.
-    fn fill(&mut self, n: u32, u: &UOp, wanted: &[u32], plan: Plan) {
+    pub(super) fn fill(&mut self, n: u32, u: &UOp, wanted: &[u32], plan: Plan) {
         let Plan {
             axes,
             shared,
@@ -125,94 +116,6 @@ impl Rangeify<'_> {
             self.instances[i as usize].body = Body::Kept(self.kept.len() as u32);
         }
         self.kept.push(Kept { fill, own, axes });
-    }
-
-    /// Keep a value in each kernel that wants it, where it is farther away than any cache and those who want it make
-    /// less of it, as of scores that fit no cache: what is read of its factors costs less than storing it. One that
-    /// is wanted by an element alone computes it there. False, with nothing done, where some kernel cannot.
-    pub(super) fn keep_apart(&mut self, n: u32, u: &UOp, wanted: &[u32]) -> bool {
-        let mut groups: Vec<(u32, Vec<u32>)> = Vec::new();
-        for &i in wanted {
-            let kernel = self.instances[i as usize].kernel;
-            match groups.iter_mut().find(|(k, _)| *k == kernel) {
-                Some((_, all)) => all.push(i),
-                None => groups.push((kernel, vec![i])),
-            }
-        }
-        let less = |(number, _): &(u32, Vec<u32>)| {
-            let kernel = &self.kernels[*number as usize];
-            is_far(u, &kernel.target) && LESS * bytes(&self.nodes[kernel.node as usize]) <= bytes(u)
-        };
-        // Windows over it would want parts of other slices.
-        let plain = |i: &UOp| i.op() == Op::Range || i.as_int().is_some();
-        let plain = |i: &u32| self.instances[*i as usize].at.indices.iter().all(plain);
-        let few = groups.len() <= KERNELS && groups.iter().all(less);
-        if !few || !wanted.iter().all(plain) || !self.is_made_of_less(u) {
-            return false;
-        }
-        let alone = |all: &[u32]| match all {
-            _ if masks(u) => true,
-            [i] => self.instances[*i as usize].at.around.is_empty(),
-            _ => false,
-        };
-        let mut plans = Vec::new();
-        for (_, all) in groups.iter().filter(|(_, all)| !alone(all)) {
-            match self.plan(u, all) {
-                Some(plan) => plans.push((all, plan)),
-                None => return false,
-            }
-        }
-        for (all, plan) in plans {
-            self.fill(n, u, all, plan);
-        }
-        true
-    }
-
-    /// Whether a value is made, by short sums, of what has far fewer bytes.
-    fn is_made_of_less(&self, u: &UOp) -> bool {
-        let size = u.shape().max_len() as f64;
-        let short = |n| n > 0.0 && n <= 2.0 * TERMS;
-        if !self.terms(u, size).is_some_and(short) {
-            return false;
-        }
-        let mut seen: FxHashSet<&UOp> = FxHashSet::default();
-        let mut open = vec![u];
-        let mut read = 0.0;
-        while let Some(u) = open.pop() {
-            if !is_data(u) || !seen.insert(u) {
-                continue;
-            }
-            let sum = u.op() == Op::Reduce && (u.shape().max_len() as f64) < size;
-            let stored = self.store[self.number[u] as usize].is_some();
-            if sum || stored || u.op() == Op::Param || super::is_stored(u) {
-                read += bytes(u);
-            } else {
-                open.extend(u.src());
-            }
-        }
-        LESS * read <= bytes(u)
-    }
-
-    /// The instance of a REDUCE whose kernel has the same elements, and may store it as well: what it folds is far away,
-    /// and better computed once for both.
-    pub(super) fn beside(&mut self, u: &UOp, wanted: &[u32]) -> Option<u32> {
-        if u.op() != Op::Reduce || !self.is_made_of_less(&u.src()[0]) {
-            return None;
-        }
-        let of = |i: u32| self.instances[i as usize].kernel;
-        // Kernels read what later ones store.
-        let last = wanted.iter().map(|&i| of(i)).max()?;
-        let mut own = wanted.iter().filter(|&&i| of(i) == last);
-        let (Some(&i), None) = (own.next(), own.next()) else {
-            return None;
-        };
-        let Instance { at, .. } = &self.instances[i as usize];
-        let kernel = &self.kernels[last as usize];
-        let same = at.indices == kernel.indices && at.gate.is_none();
-        let length = u.src()[0].shape().max_len() as f64 / (u.shape().max_len() as f64).max(1.0);
-        let far = is_far(&u.src()[0], &kernel.target);
-        let shares = same && far && self.parts_from(u, i, [length, length], 0.0) != Some(true);
-        shares.then_some(i)
     }
 
     /// The instance that fills what this one reads, if it reads what is kept.
@@ -256,7 +159,7 @@ impl Rangeify<'_> {
     }
 
     /// How a value would be kept; None where it cannot be.
-    fn plan(&self, u: &UOp, wanted: &[u32]) -> Option<Plan> {
+    pub(super) fn plan(&self, u: &UOp, wanted: &[u32]) -> Option<Plan> {
         let number = self.instances[wanted[0] as usize].kernel;
         let kernel = &self.kernels[number as usize];
         // What surrounds a slice is kept with it for windows over it, not for a product's.
@@ -388,7 +291,7 @@ impl Rangeify<'_> {
     }
 
     /// How many terms the sums have of which an element is made; None where that is a long story.
-    fn terms(&self, u: &UOp, size: f64) -> Option<f64> {
+    pub(super) fn terms(&self, u: &UOp, size: f64) -> Option<f64> {
         let mut seen: FxHashSet<&UOp> = FxHashSet::default();
         let mut open = vec![u];
         let mut terms = 0.0;

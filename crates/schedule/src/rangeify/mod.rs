@@ -6,6 +6,7 @@
 //! each, or computed anew inside each. Invariant: an instance belongs to one kernel, and a stored node
 //! depends on stored nodes only through reads of their buffers.
 
+mod apart;
 mod build;
 mod cost;
 mod expand;
@@ -16,7 +17,7 @@ mod shared;
 
 use cost::Costs;
 pub(crate) use movement::{Algebra, Indices};
-pub(crate) use shared::multiplies;
+pub(crate) use shared::{counted, multiplies};
 
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::own::FunctionInfo;
@@ -25,6 +26,9 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+
+/// Most stores of a kernel.
+pub(crate) const STORES: usize = 8;
 
 /// What one kernel computes, or one copy moves.
 #[derive(Debug)]

@@ -190,7 +190,7 @@ pub(crate) fn multiplies(value: &UOp) -> bool {
 }
 
 /// A value where it counts, before it is made one of another dtype.
-fn counted(mut value: &UOp) -> &UOp {
+pub(crate) fn counted(mut value: &UOp) -> &UOp {
     let zero = |u: &UOp| u.const_value().is_some_and(|v| v.is_zero());
     loop {
         value = match (value.op(), value.src()) {

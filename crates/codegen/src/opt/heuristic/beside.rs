@@ -105,7 +105,10 @@ fn try_lanes(
     nodes: &[UOp],
     chosen: &mut Chosen,
 ) -> Option<(f64, Features, Tile)> {
-    sums_in_parts(axis, factor, nodes, chosen);
+    let mut nodes = nodes.to_vec();
+    while sums_in_parts(axis, factor, &nodes, chosen).is_some() {
+        nodes = chosen.nest.kernel().toposort();
+    }
     let at = chosen.axis(axis, AxisType::Loop)?;
     if chosen.nest.axes[at].extent()? % factor != 0 {
         let multiple = factor;
@@ -197,10 +200,7 @@ fn sums_in_parts(axis: usize, lanes: i64, nodes: &[UOp], chosen: &mut Chosen) ->
         .iter()
         .position(|a| a.kind() == AxisType::Reduce)?;
     let why = "parts of the sums around their tiles";
-    if split && fork.add(OptOp::Swap { with: fill }, part, why) {
-        *chosen = fork;
-    }
-    Some(())
+    (split && fork.add(OptOp::Swap { with: fill }, part, why)).then(|| *chosen = fork)
 }
 
 /// Whether what is kept fits LOCAL storage.
