@@ -5,13 +5,15 @@
 //! Invariant: a kernel reads only what later ones store, also where one has become part of another.
 
 use super::cost::{bytes, is_data};
-use super::kept::{TERMS, masks};
+use super::kept::{Plan, TERMS, masks};
 use super::{Body, Rangeify, STORES};
 use monoglot_uop::{Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// How many times as many bytes a value has that is computed again, as what it is made of and what is made of it.
 const LESS: f64 = 2.0;
+/// The same where a vector of its slices takes more than half of the second cache.
+const FAR_LESS: f64 = 32.0;
 /// Most kernels in which it is.
 const KERNELS: usize = 8;
 
@@ -45,12 +47,17 @@ impl Rangeify<'_> {
         let plain = |i: &UOp| i.op() == Op::Range || i.as_int().is_some();
         let plain = |i: &u32| self.instances[*i as usize].at.indices.iter().all(plain);
         let few = groups.len() <= KERNELS && groups.iter().all(less);
-        if !few || !wanted.iter().all(plain) || !self.is_made_of_less(u) {
+        if !few || !wanted.iter().all(plain) || !self.is_made_of_less(u, LESS) {
             return false;
         }
-        let within = |(_, all): &Group| self.is_inline(u, all) || self.plan(u, all).is_some();
-        if !groups.iter().all(within) {
-            return false;
+        let long = |plan: &Plan, kernel: usize| {
+            2.0 * plan.bytes > self.kernels[kernel].target.caches[1] as f64
+        };
+        for (kernel, all) in groups.iter().filter(|(_, all)| !self.is_inline(u, all)) {
+            let may = |plan| !long(&plan, *kernel) || self.is_made_of_less(u, FAR_LESS);
+            if !self.plan(u, all).is_some_and(may) {
+                return false;
+            }
         }
         for (_, all) in self.joined(u, groups) {
             if let Some(plan) = self.plan(u, &all).filter(|_| !self.is_inline(u, &all)) {
@@ -69,8 +76,8 @@ impl Rangeify<'_> {
         element || masks(u)
     }
 
-    /// Whether a value is made, by short sums, of what has far fewer bytes.
-    fn is_made_of_less(&self, u: &UOp) -> bool {
+    /// Whether a value is made, by short sums, of what has so many times fewer bytes.
+    fn is_made_of_less(&self, u: &UOp, times: f64) -> bool {
         let size = u.shape().max_len() as f64;
         let short = |n| n > 0.0 && n <= 2.0 * TERMS;
         if !self.terms(u, size).is_some_and(short) {
@@ -91,13 +98,13 @@ impl Rangeify<'_> {
                 open.extend(u.src());
             }
         }
-        LESS * read <= bytes(u)
+        times * read <= bytes(u)
     }
 
     /// The instance of a REDUCE whose kernel has the same elements, and may store it as well: what it folds is far away,
     /// and better computed once for both.
     pub(super) fn beside(&mut self, u: &UOp, wanted: &[u32]) -> Option<u32> {
-        if u.op() != Op::Reduce || !self.is_made_of_less(&u.src()[0]) {
+        if u.op() != Op::Reduce || !self.is_made_of_less(&u.src()[0], LESS) {
             return None;
         }
         let of = |i: u32| self.instances[i as usize].kernel;

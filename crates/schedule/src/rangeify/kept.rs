@@ -38,7 +38,8 @@ pub(super) struct Kept {
 pub(super) struct Plan {
     axes: Vec<usize>,
     shared: Vec<UOp>,
-    bytes: f64,
+    /// Of LOCAL storage for a vector of slices.
+    pub(super) bytes: f64,
 }
 
 /// Whether indices alone choose a value, or what is none: that tells those who read it where they need none of it.
