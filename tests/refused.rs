@@ -186,8 +186,8 @@ fn attention_of_one_query_has_gradients() -> Result<()> {
         let y = query.attention(&keys, &values, Some(&mask), true);
         let seed = of(&[97, 1, 17]);
         let g = (y * seed).sum(.., false).gradient(&[&x])?.remove(0);
-        // Of causal keys the only query sees the first alone.
-        assert_eq!(g.to_vec::<f64>()?, vec![0.0; 97 * 48]);
+        // Of causal keys the only query sees the first alone, whose weight is 1: nothing flows back but what is rounded.
+        assert!(g.to_vec::<f64>()?.iter().all(|x| x.abs() < 1e-15));
         Ok(())
     })
 }
