@@ -301,7 +301,7 @@ fn gradients_of_causal_attention_agree_with_plain_loops() {
 #[test]
 fn gradients_of_attention_agree_where_scores_fit_no_cache() {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
-    for caches in [[1 << 10, 2 << 10, 4 << 10], [4 << 10, 16 << 10, 32 << 10]] {
+    for caches in [[1 << 10, 64 << 10, 4 << 10], [4 << 10, 64 << 10, 32 << 10]] {
         Config {
             device: Some("CPU".into()),
             caches: Some(caches),
