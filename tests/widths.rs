@@ -184,43 +184,6 @@ fn vectors_of_any_length_and_caches_of_any_size_give_the_same() {
     same(&want, &on("CPU:X86:x86-64-v3", small), "small caches");
 }
 
-/// Rows at places that come from data, as a factor beyond the second cache: of vectors whose lanes are each asked whether
-/// they are there, no row is asked for.
-#[test]
-fn gathered_factors_beyond_the_caches_are_multiplied() {
-    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
-    for ([rows, terms, columns], caches) in [
-        ([16, 32, 467], [2 << 10, 16 << 10, 32 << 10]),
-        ([15, 127, 257], [2 << 10, 8 << 10, 64 << 10]),
-        ([4, 127, 256], [2 << 10, 8 << 10, 64 << 10]),
-    ] {
-        for device in ["CPU", "CPU:X86:x86-64-v2"] {
-            Config {
-                device: Some(device.into()),
-                threads: Some(2),
-                caches: Some(caches),
-                ..Config::default()
-            }
-            .set();
-            let ids: Vec<i32> = (0..terms).rev().map(|id| id as i32).collect();
-            let ids = Tensor::new(&ids, [terms]);
-            let table = Tensor::arange(0, terms, 1).reshape([terms, 1]);
-            let table = table.expand([terms, columns]).cast(DType::F32).contiguous();
-            let x = Tensor::ones([rows, terms]).contiguous();
-            Tensor::realize_all(&[&x, &table]).expect("they are stored");
-            let found = table.index_select(0, &ids);
-            let product = x.matmul(&found);
-            let want = (terms * (terms - 1) / 2) as f32;
-            let got: Vec<f32> = product.to_vec().expect("it runs");
-            assert!(got.iter().all(|v| *v == want), "{device}: {terms}");
-            let loss = product.relu().sum(.., false);
-            let gradient = loss.gradient(&[&found]).expect("it has one").remove(0);
-            let got: Vec<f32> = gradient.to_vec().expect("it runs");
-            assert!(got.iter().all(|v| *v == rows as f32), "{device}: {rows}");
-        }
-    }
-}
-
 fn same(want: &[Results], got: &[Results], which: &str) {
     assert_eq!(want.len(), got.len());
     for (case, (want, got)) in want.iter().zip(got).enumerate() {

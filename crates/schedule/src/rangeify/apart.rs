@@ -4,8 +4,8 @@
 //!
 //! Invariant: a kernel reads only what later ones store, also where one has become part of another.
 
-use super::cost::{bytes, is_data};
-use super::kept::{Plan, TERMS, masks};
+use super::below::{TERMS, bytes, is_data, masks, terms};
+use super::kept::Plan;
 use super::{Body, Rangeify, STORES};
 use monoglot_uop::{Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -50,37 +50,40 @@ impl Rangeify<'_> {
         if !few || !wanted.iter().all(plain) || !self.is_made_of_less(u, LESS) {
             return false;
         }
+        // It says no more than where something counts.
+        if masks(u) {
+            return true;
+        }
         let long = |plan: &Plan, kernel: usize| {
             2.0 * plan.bytes > self.kernels[kernel].target.caches[1] as f64
         };
-        for (kernel, all) in groups.iter().filter(|(_, all)| !self.is_inline(u, all)) {
+        for (kernel, all) in groups.iter().filter(|(_, all)| !self.is_inline(all)) {
             let may = |plan| !long(&plan, *kernel) || self.is_made_of_less(u, FAR_LESS);
             if !self.plan(u, all).is_some_and(may) {
                 return false;
             }
         }
         for (_, all) in self.joined(u, groups) {
-            if let Some(plan) = self.plan(u, &all).filter(|_| !self.is_inline(u, &all)) {
+            if let Some(plan) = self.plan(u, &all).filter(|_| !self.is_inline(&all)) {
                 self.fill(n, u, &all, plan);
             }
         }
         true
     }
 
-    /// Whether a kernel need not keep a value: one element wants it, or it says no more than where something counts.
-    fn is_inline(&self, u: &UOp, all: &[u32]) -> bool {
-        let element = match all {
+    /// Whether a kernel need not keep a value: one element wants it.
+    fn is_inline(&self, all: &[u32]) -> bool {
+        match all {
             [i] => self.instances[*i as usize].at.around.is_empty(),
             _ => false,
-        };
-        element || masks(u)
+        }
     }
 
     /// Whether a value is made, by short sums, of what has so many times fewer bytes.
     fn is_made_of_less(&self, u: &UOp, times: f64) -> bool {
         let size = u.shape().max_len() as f64;
         let short = |n| n > 0.0 && n <= 2.0 * TERMS;
-        if !self.terms(u, size).is_some_and(short) {
+        if !terms(u, size).is_some_and(short) {
             return false;
         }
         let mut seen: FxHashSet<&UOp> = FxHashSet::default();
@@ -128,8 +131,9 @@ impl Rangeify<'_> {
         let mut out: Vec<Group> = Vec::new();
         for (kernel, all) in groups {
             let slices = self.slices(kernel, &all);
+            let kept = self.plan(u, &all).map_or(0.0, |plan| plan.bytes);
             let fits = |(host, own): &Group| {
-                let join = Join::of(self, *host, kernel).filter(|_| !masks(u))?;
+                let join = Join::of(self, *host, kernel, kept)?;
                 (join.with(&slices) == self.slices(*host, own)).then_some(join)
             };
             let host = (0..out.len()).find_map(|k| Some((k, fits(&out[k])?)));
@@ -162,8 +166,9 @@ struct Join {
 }
 
 impl Join {
-    /// None where one of them may need the other, or their loops differ.
-    fn of(r: &Rangeify, host: usize, guest: usize) -> Option<Join> {
+    /// None where one of them may need the other, their loops differ, or a kernel that keeps so many bytes more has no
+    /// room for both.
+    fn of(r: &Rangeify, host: usize, guest: usize, kept: f64) -> Option<Join> {
         let [to, from] = [host, guest].map(|k| &r.kernels[k]);
         let extents = |ranges: &[UOp]| {
             ranges
@@ -179,7 +184,12 @@ impl Join {
         let mut later = r.instances.iter().filter(|i| i.kernel as usize >= host);
         let waits = later.any(|i| matches!(i.body, Body::Read(slot) if of_guest(slot)));
         let own = r.nodes.iter().any(|u| super::called(u).is_some());
-        let may = host < guest && alike && !waits && !own && count(host) + count(guest) <= STORES;
+        let limits = &to.target;
+        let room = to.kept + from.kept + kept <= limits.local_bytes as f64
+            && to.size + from.size < limits.max_nodes
+            && to.buffers + from.buffers <= limits.max_buffers
+            && count(host) + count(guest) <= STORES;
+        let may = host < guest && alike && room && !waits && !own;
         may.then(|| Join {
             host,
             guest,

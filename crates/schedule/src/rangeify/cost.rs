@@ -6,6 +6,7 @@
 //! store:   size × (ops + bytes written) + what reads cost + one more kernel
 //! compute: evaluations × ops + the storage of the reductions below, which recomputing moves there
 
+use super::below::{bytes, is_data, is_view, names_places, product_of_slices};
 use super::{At, Body, Draft, Rangeify};
 use monoglot_uop::rules::{self, Affine};
 use monoglot_uop::{Arg, DType, Op, OpSet, ReduceOp, Result, UOp};
@@ -37,30 +38,6 @@ const CONE: usize = 48;
 
 /// Most nodes of an expression that may be found to need no loop.
 const CLOSED: usize = 256;
-
-/// Ops by which values come from storage that need not be a device's.
-const DATA: OpSet = OpSet::of(&[Op::Buffer, Op::Contiguous, Op::Copy, Op::After]);
-
-/// Whether a value needs anything that is stored: not constants, variables and indices alone.
-pub(super) fn is_data(u: &UOp) -> bool {
-    u.device().is_some() || u.ops_below().intersects(DATA)
-}
-
-/// Whether this is where an index is equal to data: the data names the one place to which all goes that is chosen by it,
-/// and who reads it stored, and not this, compares with all places.
-pub(super) fn names_places(u: &UOp) -> bool {
-    let equal = matches!(u.op(), Op::CmpEq | Op::CmpNe);
-    let index = |s: &UOp| !is_data(s) && !is_same_everywhere(s);
-    equal && is_data(u) && u.src().iter().any(index)
-}
-
-/// Whether all elements are one constant.
-fn is_same_everywhere(mut u: &UOp) -> bool {
-    while is_view(u) || u.op() == Op::Cast {
-        u = &u.src()[0];
-    }
-    u.op() == Op::Const
-}
 
 /// Ops that are never worth storing: they are stored already, or cost nothing.
 const FREE: OpSet = OpSet::of(&[
@@ -234,10 +211,6 @@ fn is_inside(range: &UOp) -> bool {
     range.range_arg().is_some_and(|(_, axis)| axis.is_reduce())
 }
 
-pub(super) fn is_view(u: &UOp) -> bool {
-    u.op().is_movement() && !matches!(u.op(), Op::Pad | Op::Index | Op::Stack)
-}
-
 /// Whether this is a computed value as a dtype of more bytes: what is stored, if anything is, is that value as it was.
 fn widens(u: &UOp) -> bool {
     let [of] = u.src() else { return false };
@@ -275,11 +248,6 @@ pub(super) fn emitted(u: &UOp, at: &At, native: OpSet) -> usize {
         gate = g.src().first().filter(|_| g.op() == Op::And);
     }
     own + conditions
-}
-
-/// Bytes of a value's elements.
-pub(super) fn bytes(u: &UOp) -> f64 {
-    u.shape().max_len() as f64 * u.dtype().bytes() as f64
 }
 
 impl Rangeify<'_> {
@@ -358,9 +326,7 @@ impl Rangeify<'_> {
         }
         // What a kernel keeps of its slices for two sums would be stored for two kernels.
         if heavy > 0.0
-            && self
-                .product_of_slices(u)
-                .is_some_and(|p| p.shape().max_len() as f64 == size)
+            && product_of_slices(u).is_some_and(|p| p.shape().max_len() == u.shape().max_len())
         {
             return Ok(true);
         }

@@ -6,24 +6,17 @@
 //! kept over the others. Invariant: all that a kernel keeps or shares (`shared`) is of the same slices, whose
 //! loops stand outermost, and what it keeps of as many slices as a vector has lanes fits its LOCAL storage.
 
-use super::cost::{SHORT, TILE, count, is_data, names_places};
-use super::shared::factors;
+use super::below::{TERMS, is_data, masks, names_places, terms};
+use super::cost::{SHORT, TILE, count};
 use super::{Around, At, Body, Instance, Rangeify};
-use monoglot_uop::{AddrSpace, Arg, AxisType, DType, Op, Shape, UOp};
-use rustc_hash::FxHashSet;
+use monoglot_uop::{AddrSpace, AxisType, DType, Op, Shape, UOp};
 
-/// Most terms of a sum that is kept, and most sums that what is kept is a factor of: those of longer products
-/// are better done in blocks of more rows than a slice has.
-pub(super) const TERMS: f64 = 128.0;
 /// Operations that storing or reading an element of LOCAL storage costs.
 const NEAR: f64 = 2.0;
 /// Operations that a read costs where elements lie apart.
 const APART: f64 = 3.0;
 /// Vectors of a row that a tile has.
 const ROW: usize = 4;
-/// Most nodes that are looked at below a value.
-const BELOW: usize = 64;
-
 /// A value in a kernel's LOCAL storage.
 pub(super) struct Kept {
     /// The instance of an element.
@@ -40,37 +33,6 @@ pub(super) struct Plan {
     shared: Vec<UOp>,
     /// Of LOCAL storage for a vector of slices.
     pub(super) bytes: f64,
-}
-
-/// Whether indices alone choose a value, or what is none: that tells those who read it where they need none of it.
-pub(super) fn masks(u: &UOp) -> bool {
-    let chosen = u.op() == Op::Where && !is_data(&u.src()[0]);
-    chosen && u.src()[1..].iter().any(|s| !is_data(s))
-}
-
-/// Visit what is below a value, as far as `on` says; None where that is a long story.
-fn walk<'a>(u: &'a UOp, mut on: impl FnMut(&'a UOp) -> bool) -> Option<()> {
-    let mut seen: FxHashSet<&UOp> = FxHashSet::default();
-    let mut open = vec![u];
-    while let Some(at) = open.pop() {
-        if seen.insert(at) && on(at) {
-            open.extend(at.src());
-        }
-        if seen.len() > BELOW {
-            return None;
-        }
-    }
-    Some(())
-}
-
-/// Whether a sum folds a value, or what is made of it element by element.
-fn folds(sum: &UOp, value: &UOp) -> bool {
-    let mut found = false;
-    walk(&sum.src()[0], |at| {
-        found |= at == value;
-        !found && at.op() != Op::Reduce && !super::is_stored(at)
-    });
-    found
 }
 
 impl Rangeify<'_> {
@@ -225,7 +187,7 @@ impl Rangeify<'_> {
         let size = count(&plan.shared) * slice;
         let products = |&i: &u32| self.products(i);
         let products = wanted.iter().map(products).fold(1.0, f64::max);
-        let Some(terms) = self.terms(u, size) else {
+        let Some(terms) = terms(u, size) else {
             return false;
         };
         if products > TERMS || terms > TERMS {
@@ -263,57 +225,5 @@ impl Rangeify<'_> {
         let number = |r: &UOp| r.range_arg().map_or(0, |(id, _)| id);
         let others = self.loops(i).iter();
         count(others.filter(|r| !open.contains(*r) && at.around.contains(&number(r))))
-    }
-
-    /// The product of which a value is made, if a factor of it is made of short sums, and folded by another sum there as
-    /// well or nothing else is there: a kernel keeps that factor of its slices, as the weights of an attention that
-    /// divides last.
-    pub(super) fn product_of_slices(&self, u: &UOp) -> Option<UOp> {
-        let mut sums: Vec<&UOp> = Vec::new();
-        let mut others = 0;
-        walk(u, |at| {
-            let sum = at.op() == Op::Reduce && is_data(at);
-            let given = at.op() == Op::Param || super::is_stored(at);
-            sums.extend(sum.then_some(at));
-            others += usize::from(given && !sum);
-            !sum && !given
-        })?;
-        let short = |f: &&UOp| {
-            let terms = self.terms(f, f.shape().max_len() as f64);
-            terms.is_some_and(|n| n > 0.0 && n <= TERMS)
-        };
-        let alone = sums.len() == 1 && others == 0;
-        let sliced = |product: &&&UOp| {
-            let kept = factors(product).find(short);
-            let another = |kept| sums.iter().any(|s| s != *product && folds(s, kept));
-            kept.is_some_and(|kept| alone || another(kept))
-        };
-        sums.iter().find(sliced).map(|p| (*p).clone())
-    }
-
-    /// How many terms the sums have of which an element is made; None where that is a long story.
-    pub(super) fn terms(&self, u: &UOp, size: f64) -> Option<f64> {
-        let mut seen: FxHashSet<&UOp> = FxHashSet::default();
-        let mut open = vec![u];
-        let mut terms = 0.0;
-        while let Some(u) = open.pop() {
-            if !seen.insert(u) {
-                continue;
-            }
-            if seen.len() > BELOW {
-                return None;
-            }
-            let whole = u.shape().max_len() as f64;
-            match u.arg() {
-                // What a slice shares is computed once for all its elements.
-                Arg::Reduce(..) if whole >= size => {
-                    terms += u.src()[0].shape().max_len() as f64 / whole.max(1.0)
-                }
-                Arg::Reduce(..) => {}
-                _ if u.op() == Op::Param || super::is_stored(u) => {}
-                _ => open.extend(u.src()),
-            }
-        }
-        Some(terms)
     }
 }

@@ -7,6 +7,7 @@
 //! depends on stored nodes only through reads of their buffers.
 
 mod apart;
+mod below;
 mod build;
 mod cost;
 mod expand;
@@ -15,9 +16,9 @@ mod movement;
 mod places;
 mod shared;
 
+pub(crate) use below::{counted, multiplies};
 use cost::Costs;
 pub(crate) use movement::{Algebra, Indices};
-pub(crate) use shared::{counted, multiplies};
 
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::own::FunctionInfo;

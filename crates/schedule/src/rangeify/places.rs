@@ -2,7 +2,8 @@
 //! Alone in its kernel it costs what the ids do (`codegen::opt::scatter`), beside a product what comparing all with
 //! all does. Flows in: a node and who wants it; flows out: what is not stored of it, and whether itself is.
 
-use super::cost::{LEAVES, is_data, is_view, names_places};
+use super::below::{is_data, is_view, names_places};
+use super::cost::LEAVES;
 use super::{Indices, Rangeify};
 use monoglot_uop::{Arg, AxisType, Op, Result, UOp};
 use rustc_hash::FxHashSet;

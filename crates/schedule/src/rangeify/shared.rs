@@ -7,9 +7,10 @@
 //! inside a reduction that varies with others, as the operands of a product do: each tile of that would
 //! compute it again.
 
+use super::below::{is_product, product_of_slices};
 use super::cost::{LAUNCH, SHORT, count};
 use super::{Around, At, Instance, Rangeify};
-use monoglot_uop::{Arg, Op, ReduceOp, UOp};
+use monoglot_uop::{Arg, Op, UOp};
 
 /// Slices from which on a machine's threads have enough to do, however many they are.
 pub(super) const PARTS: f64 = 64.0;
@@ -86,7 +87,7 @@ impl Rangeify<'_> {
             self.kernels[number].product = greater;
             // Its slices are those of what is kept of a factor.
             let root = &self.nodes[self.kernels[number].node as usize];
-            if self.product_of_slices(root).as_ref() == Some(u) {
+            if product_of_slices(root).as_ref() == Some(u) {
                 return Some(false);
             }
         }
@@ -158,45 +159,5 @@ fn is_dense(u: &UOp) -> bool {
     match u.arg() {
         Arg::Reduce(_, axes) => last.is_some_and(|l| axes.contains(&(l as u8))),
         _ => false,
-    }
-}
-
-/// Whether a REDUCE is a product that reads each of its factors again and again.
-fn is_product(u: &UOp) -> bool {
-    matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _)) && multiplies(&u.src()[0])
-}
-
-/// The factors of a REDUCE that is a product, as they are before they are repeated.
-pub(super) fn factors(u: &UOp) -> impl Iterator<Item = &UOp> {
-    let value = is_product(u).then(|| counted(&u.src()[0]));
-    value.into_iter().flat_map(UOp::src).map(UOp::viewed)
-}
-
-/// Whether a value, whose sums are asked for, is a product of factors that are the same for many of these, or where it
-/// counts.
-pub(crate) fn multiplies(value: &UOp) -> bool {
-    let value = counted(value);
-    let again = |factor: &UOp| {
-        let mut at = factor;
-        while at.op().is_movement() || at.op() == Op::Cast {
-            if at.op() == Op::Expand {
-                return true;
-            }
-            at = &at.src()[0];
-        }
-        false
-    };
-    value.op() == Op::Mul && value.src().iter().all(again)
-}
-
-/// A value where it counts, before it is made one of another dtype.
-pub(crate) fn counted(mut value: &UOp) -> &UOp {
-    let zero = |u: &UOp| u.const_value().is_some_and(|v| v.is_zero());
-    loop {
-        value = match (value.op(), value.src()) {
-            (Op::Cast, [of]) => of,
-            (Op::Where, [_, of, other]) if zero(other) => of,
-            _ => return value,
-        };
     }
 }
