@@ -5,7 +5,7 @@
 //! f32.
 
 use crate::functions as f;
-use crate::promote::{broadcast, integers, together};
+use crate::promote::{broadcast, held, together};
 use crate::tensor::{Tensor, tri};
 use crate::{DType, Operand};
 use monoglot_uop::gradient::scale;
@@ -151,20 +151,14 @@ impl Tensor {
         self.map(|u| Ok(f(u)))
     }
 
-    /// As `beside`, for a literal that takes the place of values, so that their dtype must hold it: what is less than 0 as the
-    /// complement of its size where there is no sign.
+    /// As `beside`, for a literal that takes the place of values, so that their dtype must hold it.
     #[track_caller]
     pub(crate) fn instead(&self, op: &str, literal: &Operand) -> Tensor {
         let d = tri!(self.dtype());
-        if let (Operand::Int(v), Some(all)) = (literal, integers(d))
-            && !(*all.start().min(&-all.end())..=*all.end()).contains(&i128::from(*v))
+        if let Operand::Int(v) = literal
+            && let Err(e) = held(op, i128::from(*v), d)
         {
-            let message = format!(
-                "{v} for a tensor of {d}, which holds {} to {}",
-                all.start(),
-                all.end()
-            );
-            return Tensor::failed(Error::dtype(op, message));
+            return Tensor::failed(e);
         }
         self.beside(literal)
     }

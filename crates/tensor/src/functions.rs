@@ -152,7 +152,8 @@ pub(crate) fn expm1(x: &UOp) -> UOp {
     let p = by_width(x, EXPM1_SINGLE, EXPM1_DOUBLE);
     let near = p.mul_acc(&(x * x), x);
     let y = abs(x).lt(&x.like(0.5)).select(&near, &(exp(x) - 1.0));
-    known!(y, x, |y, _, g| g * &(y + 1.0))
+    // Not y + 1, which has no digits of eˣ left where that is small.
+    known!(y, x, |_, x, g| g * &exp(x))
 }
 
 /// 1 / (1 + e^−x), from e^−|x|, which does not overflow.

@@ -371,10 +371,15 @@ pub(crate) fn take(x: &UOp, axes: &[usize], index: &[UOp]) -> Result<UOp> {
 }
 
 fn integers<'a>(op: &str, index: &'a UOp) -> Result<&'a UOp> {
-    match index.dtype() {
-        d if d.is_int() => Ok(index),
-        d => Err(Error::dtype(op, format!("indices are integers, not {d}"))),
-    }
+    let hint = match index.dtype() {
+        d if d.is_int() => return Ok(index),
+        DType::Bool => {
+            "; what a mask lets through has no shape: `select` and `masked_fill` keep it"
+        }
+        _ => "",
+    };
+    let message = format!("indices are integers, not {}{hint}", index.dtype());
+    Err(Error::dtype(op, message))
 }
 
 /// Integers as `index`. Most of u64 is beyond every axis, and stays there.

@@ -3,7 +3,9 @@
 
 use crate::args::Dims;
 use crate::length::{Size, Sizes};
-use crate::promote::{count, counter, insert_axis, number, resized, size_of, spread, vector};
+use crate::promote::{
+    count, counter, held, insert_axis, integers, number, resized, size_of, spread, vector,
+};
 use crate::shape::sizes;
 use crate::tensor::{Tensor, axis_of};
 use crate::trace::is_constant;
@@ -328,10 +330,7 @@ pub(crate) fn pad_axis(u: &UOp, a: usize, [before, after]: [i64; 2], mode: PadMo
     let front = (high.min(0) - low).max(0);
     let back = (high - low.max(n)).max(0);
     let fits = match mode {
-        PadMode::Constant(v) => {
-            let fill = Scalar::Float(v).cast(u.dtype());
-            return inside.pad_axis(a, front, back, fill);
-        }
+        PadMode::Constant(v) => return inside.pad_axis(a, front, back, fill(u, v)?),
         PadMode::Reflect => -n < low && high < n.saturating_mul(2),
         PadMode::Replicate => n > 0,
         PadMode::Circular => front.max(back) <= size_of("pad", &inside, a)?,
@@ -360,6 +359,16 @@ pub(crate) fn pad_axis(u: &UOp, a: usize, [before, after]: [i64; 2], mode: PadMo
         });
     }
     join(&parts, a)
+}
+
+/// What is put around these elements, cut off to a whole number where they are such: their dtype must hold it.
+fn fill(u: &UOp, value: f64) -> Result<Scalar> {
+    let d = u.dtype();
+    if value.is_nan() && integers(d).is_some() {
+        return Err(Error::dtype("pad", format!("NaN around a tensor of {d}")));
+    }
+    held("pad", value as i128, d)?;
+    Ok(Scalar::Float(value).cast(d))
 }
 
 /// As `pad_axis`, of an axis whose length varies.
@@ -397,7 +406,7 @@ fn pad_varying(u: &UOp, a: usize, [before, after]: [i64; 2], mode: PadMode) -> R
     let edge = |at: Dim, len: i64| u.narrow(a, at, 1)?.expand(&resized(u, a, &[len]));
     let parts = match mode {
         PadMode::Constant(v) => {
-            return inside.pad_axis(a, front, back, Scalar::Float(v).cast(u.dtype()));
+            return inside.pad_axis(a, front, back, fill(u, v)?);
         }
         PadMode::Reflect => [
             u.narrow(a, 1, front)?.flip(1 << a)?,

@@ -33,7 +33,16 @@ impl Tensor {
         } else {
             weight.t()
         };
-        let product = self.matmul(&turned);
+        let product = Tensor::map_all(&[self, weight, &turned], |u| {
+            let [x, w] = [u[0].shape(), u[1].shape()];
+            let meet = x.last().zip(w.last());
+            if meet.is_some_and(|(features, taken)| features != taken) {
+                let message =
+                    format!("features of shape {x} for weights {w}: the last axes differ");
+                return Err(Error::shape("linear", message));
+            }
+            matmul(&u[0], &u[2], None)
+        });
         if bias.is_none() {
             return product;
         }

@@ -108,6 +108,19 @@ pub(crate) fn integers(d: DType) -> Option<RangeInclusive<i128>> {
     }
 }
 
+/// Whether a dtype holds what takes the place of its values: less than 0 as the complement of its size where there is no
+/// sign.
+pub(crate) fn held(op: &str, value: i128, d: DType) -> Result<()> {
+    match integers(d) {
+        Some(all) if !(*all.start().min(&-all.end())..=*all.end()).contains(&value) => {
+            let (least, most) = all.into_inner();
+            let message = format!("{value} for a tensor of {d}, which holds {least} to {most}");
+            Err(Error::dtype(op, message))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The value of a constant of any shape.
 pub(crate) fn constant_of(u: &UOp) -> Option<Scalar> {
     let mut u = u;

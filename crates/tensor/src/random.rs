@@ -58,9 +58,13 @@ impl Tensor {
         Tensor::uniform(shape, 0.0, 1.0)
     }
 
-    /// Uniform between `low` (included) and `high`, f32.
+    /// Uniform between `low` (included) and `high`, f32. `low` alone where both are the same.
     #[track_caller]
     pub fn uniform(shape: impl Into<Sizes>, low: f64, high: f64) -> Tensor {
+        if !(low <= high && (high - low).is_finite()) {
+            let message = format!("from {low} to {high}; it goes up, from and to what is finite");
+            return Tensor::failed(Error::argument("uniform", message));
+        }
         Tensor::random("uniform", shape.into(), |w| {
             let u = unit(&shifted(w, 40));
             Ok(affine(u, high - low, low))
@@ -89,18 +93,23 @@ impl Tensor {
         })
     }
 
-    /// Integers from `low` (included) to `high`: i32 where both fit, else i64.
+    /// Integers from `low` (included) to `high`, fewer than 2⁶³: i32 where all fit, else i64.
     #[track_caller]
     pub fn randint(shape: impl Into<Sizes>, low: i64, high: i64) -> Tensor {
-        let range = high.checked_sub(low).filter(|r| (1..=1 << 32).contains(r));
+        let range = high.checked_sub(low).filter(|r| *r > 0);
         let Some(range) = range else {
-            return Tensor::failed(Error::argument("randint", format!("from {low} to {high}")));
+            let message = format!("from {low} to {high}; it takes 1 integer to 2^63 − 1");
+            return Tensor::failed(Error::argument("randint", message));
         };
         let fits = i32::try_from(low).is_ok() && i32::try_from(high - 1).is_ok();
         let d = if fits { DType::I32 } else { DType::I64 };
         Tensor::random("randint", shape.into(), |w| {
-            let scaled = shifted(w, 32) * range;
-            Ok(shifted(&scaled, 32).cast(DType::I64).cast(d) + low)
+            let drawn = match range <= 1 << 32 {
+                true => shifted(&(shifted(w, 32) * range), 32),
+                // All 64 bits: the remainder is as near to uniform as range / 2⁶⁴.
+                false => w.binary(Op::Mod, &w.like(range)),
+            };
+            Ok(drawn.cast(DType::I64).cast(d) + low)
         })
     }
 

@@ -357,3 +357,25 @@ fn at_ties() {
     assert_eq!(of(zero.hardtanh(), &zero), [1.0, 0.0, 0.0, 0.0]);
     assert_eq!(of(zero.abs() + zero.sign(), &zero), [0.0, 1.0, -1.0, 1.0]);
 }
+
+/// Where eˣ − 1 has rounded eˣ away its derivative has all digits.
+#[test]
+fn derivatives_of_exponentials_near_their_limit() {
+    monoglot_engine::set_default_device(Device::new("INTERP"));
+    let x = Tensor::new(&[-20f32, -60.0, -90.0], [3]).parameter();
+    let functions: [fn(&Tensor) -> Tensor; 3] = [|x| x.expm1(), |x| x.elu(1.0), |x| x.celu(1.0)];
+    for f in functions {
+        let got = f(&x).sum(.., false).gradient(&[&x]).unwrap().remove(0);
+        for (got, x) in got
+            .to_vec::<f32>()
+            .unwrap()
+            .iter()
+            .zip([-20f64, -60.0, -90.0])
+        {
+            assert!(
+                (f64::from(*got) / x.exp() - 1.0).abs() < 1e-4,
+                "{got} at {x}"
+            );
+        }
+    }
+}

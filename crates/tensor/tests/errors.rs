@@ -104,7 +104,7 @@ fn shapes() {
     refused("DType", "void", f.cast(DType::Void));
     refused("Shape", "a scalar multiplies", f.matmul(&t(&[])));
     refused("Shape", "matmul", t(&[2]).dot(&t(&[3])));
-    refused("Shape", "matmul", f.linear(&t(&[4, 4]), None));
+    refused("Shape", "the last axes differ", f.linear(&t(&[4, 4]), None));
     refused("Shape", "add", f.linear(&t(&[4, 3]), Some(&t(&[5]))));
     refused("Shape", "RESHAPE", f.reshape([4]));
     refused("Shape", "reshape", f.reshape([-1, 4]));
@@ -135,6 +135,10 @@ fn shapes() {
     refused("Argument", "windows", f.unfold(1, 2, 0));
     refused("Argument", "windows", f.unfold(1, -1, 1));
     refused("Argument", "pads", f.pad(&[[0, 0], [0, 0], [1, 1]], PadMode::Constant(0.0)));
+    let bytes = Tensor::new(&[1u8, 2], [2]);
+    refused("DType", "holds 0 to 255", bytes.pad(&[[1, 1]], PadMode::Constant(300.0)));
+    refused("DType", "NaN around", bytes.pad(&[[1, 1]], PadMode::Constant(f64::NAN)));
+    refused("DType", "`masked_fill`", bytes.index(&bytes.gt(1)));
     refused("Argument", "pad", f.pad(&[[-3, -1]], PadMode::Constant(0.0)));
     refused("Argument", "pad", f.pad(&[[i64::MIN, 0]], PadMode::Constant(0.0)));
     refused("Argument", "pad", f.pad(&[[FAR, FAR]], PadMode::Constant(0.0)));
@@ -347,6 +351,10 @@ fn empty_axes_and_making() {
     refused("Argument", "uniform", Tensor::rand([2, -3]));
     refused("Argument", "normal", Tensor::kaiming_normal([-4, 2], 0.0));
     refused("Argument", "randint", Tensor::randint([2], 3, 3));
+    refused("Argument", "2^63", Tensor::randint([2], i64::MIN, i64::MAX));
+    refused("Argument", "it goes up", Tensor::uniform([2], 1.0, 0.5));
+    refused("Argument", "it goes up", Tensor::uniform([2], 0.0, f64::INFINITY));
+    refused("Argument", "it goes up", Tensor::uniform([2], f64::NAN, 1.0));
     refused("Argument", "permutation", Tensor::permutation(-1));
     refused("Argument", "dropout", f.dropout(1.5));
     refused("Argument", "dropout", f.dropout(f64::NAN));

@@ -233,6 +233,17 @@ fn random_numbers_are_as_documented() {
     }
     Tensor::manual_seed(7);
     assert_eq!(f32s(&Tensor::rand([3])), f32s(&a));
+    Tensor::manual_seed(7);
+    let range = 5 << 40;
+    let wide = Tensor::randint([3], -1 << 42, (-1 << 42) + range);
+    for (i, v) in wide.to_vec::<i64>().unwrap().iter().enumerate() {
+        assert_eq!(
+            *v,
+            (threefry(i as u64, 7) % range as u64) as i64 - (1 << 42)
+        );
+    }
+    Tensor::manual_seed(7);
+    let _ = Tensor::rand([3]);
     let n = Tensor::randn([4000]);
     let mean = n.mean(.., false).item::<f32>().unwrap();
     let std = n.std(.., false, 1).item::<f32>().unwrap();
