@@ -69,9 +69,10 @@ impl Tensor {
                 }
                 None => {
                     return Err(failed(format!(
-                        "the value does not depend on tensor {k} of {}; if it did, one of the two was \
-                         realized or assigned in between, which ends its history",
-                        wanted.len()
+                        "the value does not depend on tensor {k} of {}, of shape {}; if it did, one of the two was \
+                         realized, assigned or given by a captured function in between, which ends its history",
+                        wanted.len(),
+                        t.shape()
                     )));
                 }
             }));
