@@ -64,10 +64,21 @@ pub(super) enum Kind {
 
 struct Scope {
     kind: Kind,
+    /// What stands before the last part of its instructions: nothing moves as scopes inside are closed.
+    parts: Vec<Vec<Ins>>,
     ins: Vec<Ins>,
     /// What stands at the end of each turn.
     latch: Vec<Ins>,
     memo: FxHashMap<Memo, Reg>,
+}
+
+impl Scope {
+    /// Put what another scope holds, and what stands at the end of its turns, behind this one's instructions.
+    fn take_in(&mut self, inner: Scope) {
+        self.parts.push(std::mem::take(&mut self.ins));
+        self.parts.extend(inner.parts);
+        self.parts.extend([inner.ins, inner.latch]);
+    }
 }
 
 /// See above.
@@ -118,6 +129,7 @@ impl Builder {
     pub(super) fn push(&mut self, kind: Kind) {
         self.scopes.push(Scope {
             kind,
+            parts: Vec::new(),
             ins: Vec::new(),
             latch: Vec::new(),
             memo: FxHashMap::default(),
@@ -126,7 +138,7 @@ impl Builder {
 
     /// Close the innermost scope: what it holds stands in the next.
     pub(super) fn pop(&mut self) {
-        let Some(scope) = self.scopes.pop() else {
+        let Some(mut scope) = self.scopes.pop() else {
             return;
         };
         let Some(outer) = self.scopes.last_mut() else {
@@ -143,7 +155,21 @@ impl Builder {
             control(Do::SkipIf(cond), width, None, &[a, b, label])
         };
         let land = control(Do::Land, Width::W64, None, &[label]);
-        match scope.kind {
+        let pass = |outer: &mut Scope, inner: Scope, tests: Tests| {
+            for t in tests {
+                let a = Operand::Reg(t.a);
+                outer.ins.push(skip(t.cond.inverse(), a, t.width, t.b));
+            }
+            outer.take_in(inner);
+            outer.ins.push(land.clone());
+        };
+        let number = |cond: Cond, a: Reg, number: i64| Test {
+            cond,
+            width: Width::W32,
+            a,
+            b: Operand::Imm(number),
+        };
+        match std::mem::replace(&mut scope.kind, Kind::Function) {
             Kind::Function => {}
             Kind::Loop {
                 counter,
@@ -167,8 +193,7 @@ impl Builder {
                 let mut top = control(Do::Loop, width, None, &[label]);
                 top.src.extend(most.map(Operand::Imm));
                 outer.ins.push(top);
-                outer.ins.extend(scope.ins);
-                outer.ins.extend(scope.latch);
+                outer.take_in(scope);
                 let one = Operand::Imm(1);
                 outer
                     .ins
@@ -180,33 +205,13 @@ impl Builder {
                     outer.ins.push(land);
                 }
             }
-            Kind::If(tests) => {
-                for t in tests {
-                    let a = Operand::Reg(t.a);
-                    outer.ins.push(skip(t.cond.inverse(), a, t.width, t.b));
-                }
-                outer.ins.extend(scope.ins);
-                outer.ins.push(land);
-            }
+            Kind::If(tests) => pass(outer, scope, tests),
             Kind::Version(rest, zero) => {
-                let cond = if zero { Cond::NotEqual } else { Cond::Equal };
-                let rest = Operand::Reg(rest);
-                outer
-                    .ins
-                    .push(skip(cond, rest, Width::W32, Operand::Imm(0)));
-                outer.ins.extend(scope.ins);
-                outer.ins.push(land);
+                let cond = if zero { Cond::Equal } else { Cond::NotEqual };
+                pass(outer, scope, smallvec![number(cond, rest, 0)]);
             }
-            Kind::Phase(phase, number) => {
-                let phase = Operand::Reg(phase);
-                outer.ins.push(skip(
-                    Cond::NotEqual,
-                    phase,
-                    Width::W32,
-                    Operand::Imm(number),
-                ));
-                outer.ins.extend(scope.ins);
-                outer.ins.push(land);
+            Kind::Phase(phase, of) => {
+                pass(outer, scope, smallvec![number(Cond::Equal, phase, of)]);
             }
         }
     }
@@ -216,8 +221,10 @@ impl Builder {
         while self.scopes.len() > 1 {
             self.pop();
         }
-        let all = self.scopes.into_iter().flat_map(|scope| scope.ins);
-        self.code.ins.extend(all);
+        let parts = |scope: Scope| scope.parts.into_iter().chain([scope.ins]);
+        let all: Vec<Vec<Ins>> = self.scopes.into_iter().flat_map(parts).collect();
+        self.code.ins.reserve(all.iter().map(Vec::len).sum());
+        self.code.ins.extend(all.into_iter().flatten());
         self.code
     }
 
