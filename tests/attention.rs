@@ -430,3 +430,21 @@ fn masks_that_loops_know_stand_around_products() {
         }
     }
 }
+
+/// A query of no keys sees nothing, and gets zeros; so does one of as many keys as there are, which may be none.
+#[test]
+fn queries_without_keys_get_zeros() -> Result<()> {
+    let query = Tensor::ones([2, 3, 4]);
+    for causal in [false, true] {
+        let none = Tensor::zeros([2, 0, 4]);
+        let got = query.attention(&none, &none, None, causal);
+        assert_eq!(got.to_vec::<f32>()?, [0.0; 24], "causal: {causal}");
+    }
+    for n in [0, 2] {
+        let keys = Tensor::ones([n, 4]).dynamic(0, 0..=5);
+        let got = Tensor::ones([1, 4]).attention(&keys, &keys, None, false);
+        let want = if n == 0 { 0.0 } else { 1.0 };
+        assert_eq!(got.to_vec::<f32>()?, [want; 4], "{n} keys");
+    }
+    Ok(())
+}

@@ -43,7 +43,8 @@ impl BatchNorm {
     }
 
     /// (N, channels, …) → the same shape. While training this also writes down new running statistics;
-    /// they are computed with whatever is realized next that uses them: an optimizer's step sees to it.
+    /// they are computed with whatever is realized next that uses them: an optimizer's step sees to it, and a captured function.
+    /// Where neither is, `realize` the network after each batch: until then these hold all batches.
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         let weight = Some(&self.weight);
@@ -60,9 +61,8 @@ impl BatchNorm {
         let (y, mean, var) = x.batch_norm_train(weight, bias, self.eps);
         for (running, batch) in [(&self.running_mean, mean), (&self.running_var, var)] {
             // What was no batch leaves them as they are.
-            if let (Ok(_), Ok(wide)) = (y.dtype(), batch.dtype()) {
-                let moved = running.cast(wide) * (1.0 - self.momentum) + batch * self.momentum;
-                running.assign(&moved);
+            if y.dtype().is_ok() {
+                running.assign(&x.batch_norm_moved(running, &batch, self.momentum));
             }
         }
         y

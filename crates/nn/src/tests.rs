@@ -180,6 +180,32 @@ fn batch_norm_follows_its_batches() -> Result<()> {
     Ok(())
 }
 
+/// Of no rows, and of one where there may be more, nothing is learned: statistics stay, and are numbers.
+#[test]
+fn batch_norm_keeps_its_statistics_where_there_is_no_variance() -> Result<()> {
+    let norm = BatchNorm::new(2);
+    assert!(
+        norm.forward(&Tensor::zeros([0, 2]))
+            .to_vec::<f32>()?
+            .is_empty()
+    );
+    norm.realize()?;
+    close(&norm.running_mean.to_vec::<f32>()?, &[0.0, 0.0]);
+    close(&norm.running_var.to_vec::<f32>()?, &[1.0, 1.0]);
+    let rows = |data: &[f32]| Tensor::new(data, [data.len() as i64 / 2, 2]).dynamic(0, 0..=4);
+    close(
+        &norm.forward(&rows(&[1.0, 2.0])).to_vec::<f32>()?,
+        &[0.0, 0.0],
+    );
+    norm.realize()?;
+    close(&norm.running_var.to_vec::<f32>()?, &[1.0, 1.0]);
+    norm.forward(&rows(&[1.0, 2.0, 3.0, 6.0])).realize()?;
+    norm.realize()?;
+    close(&norm.running_mean.to_vec::<f32>()?, &[0.2, 0.4]);
+    close(&norm.running_var.to_vec::<f32>()?, &[1.1, 1.7]);
+    Ok(())
+}
+
 #[test]
 fn a_step_updates_running_statistics() -> Result<()> {
     struct Net {

@@ -49,7 +49,9 @@ impl Tensor {
             };
         }
         let values = exact(value);
-        let weighed = |u: &[UOp]| weighed(&u[0], &u[1], causal, mask.is_some());
+        // Where there are no keys a query sees nothing.
+        let none = from_end(&keys, 2).is_some_and(|n| n.min() < 1);
+        let weighed = |u: &[UOp]| weighed(&u[0], &u[1], causal, mask.is_some() || none);
         Tensor::map_all(&[&scores, &values], weighed).cast(d)
     }
 }

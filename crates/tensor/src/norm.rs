@@ -4,11 +4,11 @@
 use crate::args::Dims;
 use crate::elementwise::real;
 use crate::functions as f;
-use crate::promote::size_of;
+use crate::promote::{number, size_of};
 use crate::reduce::{mean, var};
 use crate::tensor::{Tensor, tri};
 use monoglot_uop::node::Srcs;
-use monoglot_uop::{Dim, Error, Op, Result, Shape, UOp};
+use monoglot_uop::{DType, Dim, Error, Op, Result, Shape, UOp};
 
 impl Tensor {
     /// Over the last axes, whose sizes are `shape`; weight and bias have that shape.
@@ -118,6 +118,23 @@ impl Tensor {
             wide.mean(&axes, false).detach(),
             wide.var(&axes, false, 1).detach(),
         )
+    }
+
+    /// Running statistics of every channel, moved towards those of this batch by a share; as they were where it has fewer
+    /// than two values a channel, as a batch whose length varies may.
+    #[track_caller]
+    pub fn batch_norm_moved(&self, running: &Tensor, batch: &Tensor, share: f64) -> Tensor {
+        Tensor::map_all(&[self, running, batch], |u| {
+            let [x, running, batch] = [&u[0], &u[1].cast(u[2].dtype()), &u[2]];
+            let moved = running * (1.0 - share) + batch * share;
+            let others = x.shape().iter().enumerate().filter(|(a, _)| *a != 1);
+            let values = Dim::product(others.map(|(_, n)| n));
+            if values.min() > 1 {
+                return Ok(moved);
+            }
+            let values = number(&values, DType::I64, moved.shape())?;
+            Ok(values.like(1i64).lt(&values).select(&moved, running))
+        })
     }
 
     /// By given statistics of every channel (axis 1).

@@ -9,8 +9,8 @@ use crate::promote::broadcast_to;
 use crate::tensor::Tensor;
 use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, Scalar, Shape, UOp, gradient};
 
-/// Most elements of a window whose gradient is gathered.
-const WINDOWS: i64 = 64;
+/// Most windows that an element lies in from which its gradient is gathered.
+const WINDOWS: i64 = 9;
 
 impl Tensor {
     /// The greatest of every window of the last axes; a tie's gradient goes to the first.
@@ -95,6 +95,14 @@ impl Pooling {
         };
         let padding = per_axis(op, "padding", p, n, 0)?;
         let dilation = per_axis(op, "dilation", d, n, 1)?;
+        for ((&p, &k), &d) in padding.iter().zip(&kernel).zip(&dilation) {
+            let span = (k - 1).saturating_mul(d).saturating_add(1);
+            if p > span / 2 {
+                let message =
+                    format!("padding of {p} for windows of {span}: more than half of them");
+                return Err(Error::argument(op, message));
+            }
+        }
         let Some(first) = rank.checked_sub(n) else {
             return Err(Error::shape(op, format!("{n} axes of shape {}", u.shape())));
         };
@@ -121,9 +129,9 @@ impl Pooling {
 
     /// Whether an element may lie in several windows, but in so few that each can be asked.
     fn overlaps(&self) -> bool {
-        let mut axes = self.kernel.iter().zip(&self.stride);
-        let few = self.kernel.iter().product::<i64>() <= WINDOWS;
-        few && axes.any(|(k, s)| k > s) && self.dilation.iter().all(|&d| d == 1)
+        let axes = self.kernel.iter().zip(&self.stride);
+        let windows: i64 = axes.map(|(&k, &s)| (k + s - 1) / s).product();
+        (2..=WINDOWS).contains(&windows) && self.dilation.iter().all(|&d| d == 1)
     }
 
     /// What flows to each element: of every window that it lies in, if it is the window's first of the greatest.

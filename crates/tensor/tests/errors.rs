@@ -134,6 +134,9 @@ fn shapes() {
     refused("Shape", "windows", f.unfold(1, 4, 1));
     refused("Argument", "windows", f.unfold(1, 2, 0));
     refused("Argument", "windows", f.unfold(1, -1, 1));
+    let image = t(&[1, 1, 4, 4]);
+    refused("Argument", "more than half", image.max_pool([2, 2], [2, 2], [2, 2], [1, 1]));
+    refused("Argument", "more than half", image.avg_pool([3], [1], [2], false));
     refused("Argument", "pads", f.pad(&[[0, 0], [0, 0], [1, 1]], PadMode::Constant(0.0)));
     let bytes = Tensor::new(&[1u8, 2], [2]);
     refused("DType", "holds 0 to 255", bytes.pad(&[[1, 1]], PadMode::Constant(300.0)));
