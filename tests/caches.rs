@@ -131,6 +131,65 @@ fn scores_that_fit_no_cache_are_never_all_there() -> Result<()> {
     beside(&["1K,64K,4K", "4K,256K,16K"], test, compare)
 }
 
+fn train() -> Result<()> {
+    for [l, s, d] in [[128, 257, 32], [100, 300, 48], [67, 515, 32]] {
+        let of = |rows: i64| Tensor::randn([rows, d]);
+        let data = [of(l), of(s), of(s), of(l)];
+        Tensor::realize_all(&data.each_ref())?;
+        let other = data.each_ref().map(|t| t.to(Device::new("INTERP")));
+        let plain: Weighed = |q, k, v| q.matmul(&k.t()).sigmoid().matmul(v);
+        for (name, case) in [CASES[0], CASES[1], ("sigmoid", plain)] {
+            let [got, want] = [flows(&data, case)?, flows(&other, case)?];
+            Tensor::realize_all(&[&got[1], &got[2]])?;
+            for (got, want) in got.iter().zip(&want) {
+                let [got, want] = [got.to_vec::<f32>()?, want.to_vec::<f32>()?];
+                let most = want.iter().fold(1f32, |m, x| m.max(x.abs()));
+                let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 2e-5 * most;
+                assert!(got.iter().zip(&want).all(near), "{name} of {l} by {s}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Two panels of one loop, each asked for while the one before it is worked with: their number is worked out once, where
+/// both see it.
+#[test]
+fn panels_side_by_side_are_asked_for() -> Result<()> {
+    let test = "panels_side_by_side_are_asked_for";
+    beside(&["16K,32K,4K", "32K,128K,100K"], test, train)
+}
+
+fn gather() -> Result<()> {
+    for device in ["CPU", "CPU:X86:x86-64-v2"] {
+        on(device);
+        let ids =
+            |n: i32, of: i32| Tensor::new(&(0..n).map(|i| i * 7 % of).collect::<Vec<i32>>(), [n]);
+        let [q, k] = [[8i64, 63].as_slice(), &[2, 8, 65]].map(|s| Tensor::ones(s).contiguous());
+        let some = ids(13, 65);
+        Tensor::realize_all(&[&q, &k, &some])?;
+        let found = q.t().matmul(&k).index_select(-1, &some).sum(-2, false);
+        assert_eq!(found.to_vec::<f32>()?, [504f32; 26], "{device}");
+        let [q, k] = [[65i64, 2]; 2].map(|s| Tensor::ones(s).contiguous());
+        let some = ids(23, 65);
+        Tensor::realize_all(&[&q, &k, &some])?;
+        let scores = q.matmul(&k.t()).softmax(-1).triu(2);
+        let found = scores.index_select(-1, &some).sum(.., false);
+        // Of column c the c − 1 rows that begin two to the left, each with a 65th.
+        let columns = some.to_vec::<i32>()?;
+        let want: f32 = columns.iter().map(|c| (c - 1).max(0) as f32 / 65.0).sum();
+        assert!((found.item::<f32>()? - want).abs() < 1e-4, "{device}");
+    }
+    Ok(())
+}
+
+/// Columns at places that come from data, of a product beyond all caches.
+#[test]
+fn columns_of_a_product_are_gathered() -> Result<()> {
+    let test = "columns_of_a_product_are_gathered";
+    beside(&["1K,64K,4K", "1K,16K,4K", "1K,16K,2K"], test, gather)
+}
+
 fn multiply() -> Result<()> {
     for device in ["CPU", "CPU:X86:x86-64-v2"] {
         on(device);

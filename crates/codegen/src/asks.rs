@@ -4,7 +4,7 @@
 use crate::graph::{Srcs, node};
 use crate::streams::place;
 use monoglot_uop::linear::address;
-use monoglot_uop::marks::{NodeMap, NodeSet};
+use monoglot_uop::marks::NodeMap;
 use monoglot_uop::rules::Affine;
 use monoglot_uop::{AddrSpace, Arg, Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -100,16 +100,17 @@ impl Later {
             [base, by] if a.index.op() == Op::Add && by.op() == Op::Const => (base, Some(by)),
             _ => (a.index, None),
         };
-        let (place, nodes) = turned.entry(base.clone()).or_insert_with(|| {
+        if !turned.contains_key(base) {
             let last = range.like(range.vmax());
             let left = &range.like(range.vmax() - turns as i64) - range;
             let turn = &last - &left.binary(Op::Max, &range.like(0));
-            let place = at_turn(base, range, turn);
+            let place = at_turn(base, range, turn)?;
             let own: FxHashSet<UOp> = base.toposort().into_iter().collect();
             let mut nodes = place.toposort_gated(|u| !own.contains(u));
             nodes.retain(|u| !own.contains(u));
-            (place, nodes)
-        });
+            turned.insert(base.clone(), (place, nodes));
+        }
+        let (place, nodes) = turned.get(base)?;
         let near = Arg::Place(None, Some(AddrSpace::Local));
         let mut nodes = nodes.clone();
         let place = match by {
@@ -142,18 +143,8 @@ pub(crate) struct Asks<'a> {
 
 impl<'a> Asks<'a> {
     pub(crate) fn of(list: &'a [UOp]) -> Asks<'a> {
-        let mut ends = vec![usize::MAX];
-        let place = |(at, u): (usize, &'a UOp)| {
-            let known = (u, (at, ends.last().copied().unwrap_or(usize::MAX)));
-            match u.op() {
-                Op::End | Op::EndIf => ends.push(at),
-                Op::Range | Op::If => drop(ends.pop()),
-                _ => {}
-            }
-            known
-        };
         Asks {
-            known: list.iter().enumerate().rev().map(place).collect(),
+            known: places(list),
             within: FxHashMap::default(),
             numbers: Vec::new(),
             after: FxHashMap::default(),
@@ -186,16 +177,50 @@ impl<'a> Asks<'a> {
     }
 }
 
-/// A LINEAR with constants before all else and other instructions behind those at these places, each once.
+/// A LINEAR with constants before all else and other instructions behind those at these places, each once. What asks in two
+/// loops, one behind the other, by what is the same in both has that in the first alone: what is not seen where it is
+/// wanted is not put there, nor what needs it.
 pub(crate) fn insert(linear: UOp, numbers: Vec<UOp>, after: FxHashMap<usize, Vec<UOp>>) -> UOp {
-    let mut list: Vec<&UOp> = numbers.iter().collect();
-    for (i, u) in linear.src().iter().enumerate() {
-        list.push(u);
-        list.extend(after.get(&i).into_iter().flatten());
+    let own: NodeMap<&UOp, (usize, usize)> = places(linear.src());
+    // What stands already, and up to where it is seen.
+    let mut seen: NodeMap<&UOp, usize> = NodeMap::new();
+    let mut list: Vec<&UOp> = Vec::new();
+    for number in &numbers {
+        if seen.insert(number, usize::MAX).is_none() {
+            list.push(number);
+        }
     }
-    let mut seen = NodeSet::new();
-    list.retain(|u| seen.insert(u));
+    for (i, u) in linear.src().iter().enumerate() {
+        let end = own.get(u).map_or(usize::MAX, |place| place.1);
+        if !seen.contains_key(u) {
+            list.push(u);
+            seen.insert(u, end);
+        }
+        for new in after.get(&i).into_iter().flatten() {
+            let there = |s: &UOp| seen.get(s).is_some_and(|&end| i < end);
+            let later = own.get(new).is_none_or(|place| place.0 < end);
+            if !seen.contains_key(new) && later && new.src().iter().all(there) {
+                list.push(new);
+                seen.insert(new, end);
+            }
+        }
+    }
     linear.with_src(list.into_iter().cloned().collect::<Srcs>())
+}
+
+/// Where each instruction stands, and the end of the loop or condition that is open behind it.
+fn places(list: &[UOp]) -> NodeMap<&UOp, (usize, usize)> {
+    let mut ends = vec![usize::MAX];
+    let place = |(at, u): (usize, _)| {
+        let known = (u, (at, ends.last().copied().unwrap_or(usize::MAX)));
+        match UOp::op(u) {
+            Op::End | Op::EndIf => ends.push(at),
+            Op::Range | Op::If => drop(ends.pop()),
+            _ => {}
+        }
+        known
+    };
+    list.iter().enumerate().rev().map(place).collect()
 }
 
 /// What asks for the line of an element, if there is one, and the constant that it needs.
@@ -207,10 +232,11 @@ pub(crate) fn asking(to: &UOp, gate: &UOp) -> (UOp, UOp) {
 }
 
 /// What a loop's counter is in, at another turn of it. Other counters stay: so do those that begin or end where that
-/// loop's turn says, as none but theirs is the loop around.
-pub(crate) fn at_turn(u: &UOp, range: &UOp, turn: UOp) -> UOp {
+/// loop's turn says, as none but theirs is the loop around. None where it would be beyond its storage there.
+pub(crate) fn at_turn(u: &UOp, range: &UOp, turn: UOp) -> Option<UOp> {
     let known = FxHashMap::from_iter([(range.clone(), turn)]);
-    u.rebuild(&known, |u| u.op() != Op::Range, |u, src| u.with_src(src))
+    let new = |u: &UOp, src: Srcs| u.try_with_src(src);
+    u.try_rebuild(&known, |u| u.op() != Op::Range, new).ok()
 }
 
 /// Whether this is memory that the second cache does not hold.

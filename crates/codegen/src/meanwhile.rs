@@ -43,11 +43,22 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> (UOp, Vec<UOp>) {
         let Some(asked) = asked.filter(|a| a.may_stand(list, &loops, panel.runs)) else {
             continue;
         };
-        // What is the same in all runs is worked out before them.
+        // What is the same in all runs is worked out before them, and what is made of the panel's number alone, which others
+        // that are asked for may be made of, too, before its tiles.
         let run = &list[panel.runs.begin..panel.runs.end];
         let ranges: Vec<&UOp> = run.iter().filter(|u| u.op() == Op::Range).collect();
         let same = |u: &UOp| !u.ranges().iter().any(|r| ranges.contains(&r));
         let (same, other): (Vec<UOp>, Vec<UOp>) = asked.list.into_iter().partition(same);
+        let mut early = vec![panel.over.clone()];
+        for u in &same {
+            if (u.src().iter()).all(|s| s.op() == Op::Const || early.contains(s)) {
+                early.push(u.clone());
+            }
+        }
+        after
+            .entry(panel.begin)
+            .or_default()
+            .extend(early.split_off(1));
         after.entry(panel.runs.begin - 1).or_default().extend(same);
         after.entry(panel.runs.begin).or_default().extend(other);
         numbers.extend(asked.numbers);
@@ -61,6 +72,8 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> (UOp, Vec<UOp>) {
 
 /// A panel, by the RANGEs of its loops.
 struct Panel<'a> {
+    /// The place of `over`.
+    begin: usize,
     over: &'a UOp,
     fill: &'a UOp,
     tiles: &'a UOp,
@@ -102,6 +115,7 @@ impl<'a> Panel<'a> {
             let fits = !lines.is_empty() && 4 * bytes <= target.caches[1] as i128;
             let counted = over.turns.and(tiles.turns);
             counted.filter(|_| fits).map(|_| Panel {
+                begin: over.begin,
                 over: &list[over.begin],
                 fill: &list[fill.begin],
                 tiles: &list[tiles.begin],

@@ -209,6 +209,6 @@ impl<'a> Part<'a> {
         if !condition.shape().is_empty() || nodes.iter().any(|u| !plain(u) || inner(u)) {
             return None;
         }
-        Some(at_turn(condition, range, row.clone()))
+        at_turn(condition, range, row.clone())
     }
 }

@@ -80,7 +80,7 @@ fn next(load: &UOp, open: &[(Loop, &UOp)], target: &Target) -> Option<Later> {
             continue;
         };
         // Of a loop whose last turn begins in the one before it, the first step.
-        let first = |n: i64| at_turn(atom, range, range.like(n)).simplify().as_int();
+        let first = |n: i64| at_turn(atom, range, range.like(n))?.simplify().as_int();
         let step = (first(1)? as i128 - first(0)? as i128).saturating_mul(*times);
         if step.saturating_abs() >= LINE / bytes.max(1) {
             lines = lines.saturating_mul(range.vmax() as i128 + 1);
