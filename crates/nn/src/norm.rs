@@ -62,7 +62,7 @@ impl BatchNorm {
         for (running, batch) in [(&self.running_mean, mean), (&self.running_var, var)] {
             // What was no batch leaves them as they are.
             if y.dtype().is_ok() {
-                running.assign(&x.batch_norm_moved(running, &batch, self.momentum));
+                running.assign(x.batch_norm_moved(running, &batch, self.momentum));
             }
         }
         y
