@@ -28,7 +28,7 @@ const LADDER: &[(&str, &[&str])] = &[
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 12_910),
     ("schedule/src", 5_790),
-    ("codegen/src", 16_630),
+    ("codegen/src", 16_640),
     ("codegen/src/render", 2_500),
     ("native/src", 11_120),
     ("engine/src", 4_160),

@@ -267,7 +267,10 @@ impl Group {
             .filter(|_| k + 1 == self.ranges.len())?;
         let [end] = range.src() else { return None };
         let bits = most.ilog2();
-        if self.nests || !around.is_empty() || range.vmax() < 2 << bits {
+        // Loops that end where those around them say stay together.
+        let one_of = |r: &UOp| self.ranges.contains(r);
+        let bound = |r: &UOp| r.src().iter().any(|s| s.ranges().iter().any(one_of));
+        if self.nests || range.vmax() < 2 << bits || self.ranges.iter().any(bound) {
             return None;
         }
         let blocks = end.binary(Op::Shr, &UOp::int(bits.into(), bits_type(end.dtype())));
@@ -275,15 +278,24 @@ impl Group {
         let mut counter = |src: &[UOp]| fresh(&range.with_src(src), kind(range), id);
         let high = counter(&[blocks]);
         let low = counter(&[int(1 << bits, range)]);
-        let over = counter(&[end.clone(), first]);
         let place = &(&high * (1 << bits)) + &low;
+        // What is left of each turn of the loops around has such of its own.
+        let mut left: Vec<UOp> = Vec::new();
+        let mut places = FxHashMap::default();
+        for r in around {
+            left.push(fresh(r, kind(r), id));
+            places.extend(left.last().map(|new| (r.clone(), new.clone())));
+        }
+        let over = fresh(&range.with_src(vec![end.clone(), first]), kind(range), id);
+        places.insert(place.clone(), over.clone());
+        left.push(over);
         Some(Cut {
-            outer: vec![high],
+            outer: around.iter().cloned().chain([high]).collect(),
             inner: vec![low],
-            places: FxHashMap::from_iter([(range.clone(), place.clone())]),
+            places: FxHashMap::from_iter([(range.clone(), place)]),
             rest: Some(Rest {
-                ranges: vec![over.clone()],
-                places: FxHashMap::from_iter([(place, over)]),
+                ranges: left,
+                places,
             }),
             carries,
         })
