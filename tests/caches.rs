@@ -93,6 +93,15 @@ fn is_little(name: &str, roots: &[&Tensor], scores: i64) -> Result<()> {
     Ok(())
 }
 
+/// As near as the rounding of sums lets values be.
+fn agree(got: &Tensor, want: &Tensor, name: &str) -> Result<()> {
+    let [got, want] = [got.to_vec::<f32>()?, want.to_vec::<f32>()?];
+    let most = want.iter().fold(1f32, |m, x| m.max(x.abs()));
+    let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 2e-5 * most;
+    assert!(got.iter().zip(&want).all(near), "{name}");
+    Ok(())
+}
+
 fn compare() -> Result<()> {
     for [l, s, d, e] in [
         [64, 100, 4, 4],
@@ -111,11 +120,8 @@ fn compare() -> Result<()> {
                 let roots: Vec<&Tensor> = some.iter().map(|&k| &got[k]).collect();
                 is_little(name, &roots, 4 * l * s)?;
                 Tensor::realize_all(&roots)?;
-                for (got, want) in roots.iter().zip(some.iter().map(|&k| &want[k])) {
-                    let [got, want] = [got.to_vec::<f32>()?, want.to_vec::<f32>()?];
-                    let most = want.iter().fold(1f32, |m, x| m.max(x.abs()));
-                    let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 2e-5 * most;
-                    assert!(got.iter().zip(&want).all(near), "{name} of {l} by {s}");
+                for (got, &k) in roots.iter().zip(some) {
+                    agree(got, &want[k], &format!("{name} of {l} by {s}"))?;
                 }
             }
         }
@@ -142,10 +148,7 @@ fn train() -> Result<()> {
             let [got, want] = [flows(&data, case)?, flows(&other, case)?];
             Tensor::realize_all(&[&got[1], &got[2]])?;
             for (got, want) in got.iter().zip(&want) {
-                let [got, want] = [got.to_vec::<f32>()?, want.to_vec::<f32>()?];
-                let most = want.iter().fold(1f32, |m, x| m.max(x.abs()));
-                let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 2e-5 * most;
-                assert!(got.iter().zip(&want).all(near), "{name} of {l} by {s}");
+                agree(got, want, &format!("{name} of {l} by {s}"))?;
             }
         }
     }

@@ -428,6 +428,7 @@ fn a_program_gives_views_of_what_it_was_given() -> Result<()> {
 /// A sum over axes that both vary is done in blocks, as one over known axes is: it keeps the ends of what it adds.
 #[test]
 fn sums_over_axes_that_vary_are_exact() -> Result<()> {
+    let _one = alone();
     for [rows, columns] in [[63i64, 63], [1, 64], [64, 1], [40, 17]] {
         let n = rows * columns * 2;
         let data: Vec<f32> = (0..n).map(|i| 0.635149 + (i % 7) as f32 * 1e-3).collect();
