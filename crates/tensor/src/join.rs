@@ -364,11 +364,17 @@ pub(crate) fn pad_axis(u: &UOp, a: usize, [before, after]: [i64; 2], mode: PadMo
 /// What is put around these elements, cut off to a whole number where they are such: their dtype must hold it.
 fn fill(u: &UOp, value: f64) -> Result<Scalar> {
     let d = u.dtype();
-    if value.is_nan() && integers(d).is_some() {
-        return Err(Error::dtype("pad", format!("NaN around a tensor of {d}")));
+    if integers(d).is_none() {
+        return Ok(Scalar::Float(value).cast(d));
+    }
+    if !value.is_finite() {
+        return Err(Error::dtype(
+            "pad",
+            format!("{value} around a tensor of {d}"),
+        ));
     }
     held("pad", value as i128, d)?;
-    Ok(Scalar::Float(value).cast(d))
+    Ok(Scalar::Int(value as i128).cast(d))
 }
 
 /// As `pad_axis`, of an axis whose length varies.

@@ -141,6 +141,9 @@ fn shapes() {
     let bytes = Tensor::new(&[1u8, 2], [2]);
     refused("DType", "holds 0 to 255", bytes.pad(&[[1, 1]], PadMode::Constant(300.0)));
     refused("DType", "NaN around", bytes.pad(&[[1, 1]], PadMode::Constant(f64::NAN)));
+    refused("DType", "inf around", bytes.pad(&[[1, 1]], PadMode::Constant(f64::INFINITY)));
+    let below = bytes.pad(&[[1, 1]], PadMode::Constant(-1.0));
+    assert_eq!(below.to_vec::<u8>().unwrap(), [255, 1, 2, 255]);
     refused("DType", "`masked_fill`", bytes.index(&bytes.gt(1)));
     refused("Argument", "pad", f.pad(&[[-3, -1]], PadMode::Constant(0.0)));
     refused("Argument", "pad", f.pad(&[[i64::MIN, 0]], PadMode::Constant(0.0)));
